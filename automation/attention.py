@@ -1,7 +1,7 @@
 """Findings about an automation: measures, checks, and the watch that reports them.
 
-This list is the one place: `bus automation status`, the doctor, the metrics, the exit codes for
-monitors and the alarms all tell of what is in it. One more check is one more line of `checks_of`.
+`checks_of` is the only list of checks: `bus automation status`, the doctor, the metrics, the exit
+codes for monitors and the alarms all report its findings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .config.faults import ConfigFaults
 from .jobs.submission import queue_of, queues_of_plugins
 from .records.breakers import CLOSED, Breakers
 from .records.facts import Inits
-from .records.fence import Fence, Takings
+from .records.fence import Activations, Fence
 from .schedules.tables import Decisions, Schedules
 
 TYPE_CHECKING = False
@@ -33,29 +33,28 @@ if TYPE_CHECKING:
     from .jobs.endings import Alarms
     from .records.breakers import Breaker
     from .records.facts import Init
-    from .records.fence import Taking
+    from .records.fence import Activation
 
 # Measures of an automation, for its findings and metrics.
 #
-# They are taken without the packages that read a configuration, and whether or not a service
-# runs.
+# They need neither a running service nor the packages that read a configuration.
 
-#: How old the last beat of a service may be, in seconds: it beats each minute.
+#: Maximum age of a service's last heartbeat, in seconds; the service beats each minute.
 MAX_BEAT_AGE_S = 180.0
 
-#: After how many times in a row at which it did not fire a schedule starves.
+#: A schedule that did not fire this many times in a row is starving.
 STARVES_AFTER = 5
 
-#: How many schedules that starve are told at most.
+#: Maximum number of starving schedules that are reported.
 MAX_STARVING = 100
 
 #: How many due schedules are counted.
 _MAX_DUE = 1_000
 
-#: Missed times are told for so long, in milliseconds: a day.
+#: How long missed times are reported, in milliseconds: a day.
 MISSED_FOR_MS = 86_400_000
 
-#: Among how many of the newest decisions missed times are looked for.
+#: How many of the newest decisions are searched for missed times.
 _MAX_WALKED = 10_000
 
 #: The states of jobs in the counts of queues: those that wait, and those that run.
@@ -66,12 +65,12 @@ _FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Starving:
+class StarvingSchedule:
     """A schedule that does not fire when it is due.
 
     Attributes:
         plugin, id: the schedule.
-        kept_back: how many of its times in a row something kept back.
+        kept_back: how many times in a row it was kept from firing.
         last_fired_ms: when it fired last, in epoch milliseconds, or None.
         reason: why it did not fire the last time.
     """
@@ -104,9 +103,10 @@ def has_automation(bus: Bus) -> bool:
 
 
 def running_service(bus: Bus) -> LockHolder | int | None:
-    """Return the process of the service of a bus: by its lock, where the system tells who has it.
+    """Return the process of the service of a bus, from the holder of the service's lock.
 
-    Else by its own note, as long as it beats.
+    Where the system does not tell the holder, from the service's own row while its beats are
+    recent.
     """
     if is_known():
         return next(iter(holders(bus.layout.automation_lock)), None)
@@ -123,12 +123,12 @@ def beat_age_s(bus: Bus) -> float | None:
 
 
 def due_schedules(bus: Bus) -> int:
-    """Return how many schedules are due that nobody has decided about, 1,000 at most."""
+    """Return how many due schedules have no decision yet, counting up to 1,000."""
     return len(Schedules.of(bus).due(bus.now_ms(), _MAX_DUE))
 
 
 def due_lag_s(bus: Bus) -> float:
-    """Return the seconds since which a schedule is due; 0 where none is."""
+    """Return how long the most overdue schedule has been due, in seconds; 0 if none is due."""
     due_ms = Schedules.of(bus).next_due()
     return 0.0 if due_ms is None else max(0, bus.now_ms() - due_ms) / 1000
 
@@ -139,51 +139,53 @@ def missed_times(bus: Bus) -> dict[str, int]:
     return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
 
 
-def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[Starving]:
-    """Return the schedules that something kept back `STARVES_AFTER` times in a row or more.
+def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[StarvingSchedule]:
+    """Return the schedules that were kept from firing at least `STARVES_AFTER` times in a row.
 
     Times outside of their days and windows don't count, and a paused schedule doesn't starve.
 
     Args:
         bus: an open bus.
-        limit: how many there are at most; those that were kept back the most times come first.
+        limit: how many to return at most; the longest starving first.
     """
-    found = Schedules.of(bus).starving(STARVES_AFTER, limit)
+    starving = Schedules.of(bus).starving(STARVES_AFTER, limit)
     return [
-        Starving(each.plugin, each.id, each.kept_back, each.last_fired_ms, why)
-        for each, why in found
+        StarvingSchedule(
+            schedule.plugin, schedule.id, schedule.kept_back, schedule.last_fired_ms, why
+        )
+        for schedule, why in starving
     ]
 
 
-def shut_breakers(bus: Bus) -> list[Breaker]:
+def open_breakers(bus: Bus) -> list[Breaker]:
     """Return the circuit breakers that are not closed."""
-    return [each for each in Breakers.of(bus).states() if each.state != CLOSED]
+    return [breaker for breaker in Breakers.of(bus).states() if breaker.state != CLOSED]
 
 
 def failed_inits(bus: Bus) -> list[Init]:
     """Return the plugins that could not be set up."""
-    return [each for each in Inits.of(bus).all().values() if each.state == _FAILED]
+    return [init for init in Inits.of(bus).all().values() if init.state == _FAILED]
 
 
-def last_taking(bus: Bus) -> Taking:
-    """Return what came of the last configuration: the plugins left out, and why one was refused."""
-    return Takings.of(bus).last()
+def last_activation(bus: Bus) -> Activation:
+    """Return the outcome of the last activation: plugins left out, or why it was refused."""
+    return Activations.of(bus).last()
 
 
 def hash_in_force(bus: Bus) -> str | None:
-    """Return the hash of the configuration that the service goes by, or went by at its end."""
+    """Return the hash of the service's active configuration, or of its last one if it has ended."""
     return Fence.of(bus).row().config_hash
 
 
 def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:
-    """Return how many jobs of each plugin wait, and how many run, where there are any."""
-    jobs, found = Jobs.of(bus), {}
+    """Return the numbers of waiting and of running jobs of each plugin that has any."""
+    jobs, live = Jobs.of(bus), {}
     for info in queues_of_plugins(bus):
         counts = jobs.counts(info)
         waiting = sum(counts.get(state, 0) for state in _WAITING)
         if waiting or counts.get(_RUNNING):
-            found[info.name] = (waiting, counts.get(_RUNNING, 0))
-    return found
+            live[info.name] = (waiting, counts.get(_RUNNING, 0))
+    return live
 
 
 #: The checks that read the folder of configuration, which takes a second where it is large.
@@ -214,9 +216,11 @@ def checks_of(bus: Bus) -> dict[str, Check]:
 
 
 def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
-    """Yield the finding of each check; without files only of those that read none but the bus."""
+    """Yield the finding of each check; without `files` only of those that read just the bus."""
     checks = checks_of(bus)
-    yield from examine({n: each for n, each in checks.items() if files or n not in _READ_FILES})
+    yield from examine(
+        {name: check for name, check in checks.items() if files or name not in _READ_FILES}
+    )
 
 
 def _service(bus: Bus) -> Finding:
@@ -243,7 +247,7 @@ def _service(bus: Bus) -> Finding:
 
 
 def _orphans(bus: Bus) -> Finding:
-    """Look for jobs that run without a service, and those that no plugin will do."""
+    """Look for jobs that run without a service, and jobs whose plugin is not in use."""
     counts = live_counts(bus)
     running = {name: run for name, (_, run) in counts.items() if run}
     if running and running_service(bus) is None:
@@ -252,8 +256,8 @@ def _orphans(bus: Bus) -> Finding:
             "the next start of the service decides about them",
         )
     plugins = _plugins(bus)
-    known = counts.keys() if plugins is None else {queue_of(name) for name in plugins}
-    lost = {name: wait for name, (wait, _) in counts.items() if wait and name not in known}
+    queues = counts.keys() if plugins is None else {queue_of(name) for name in plugins}
+    lost = {name: wait for name, (wait, _) in counts.items() if wait and name not in queues}
     if lost:
         return warn(
             f"jobs of plugins that the configuration does not run: {_listed(lost)}",
@@ -281,7 +285,7 @@ def _schedules(bus: Bus) -> Finding:
 
 
 def _breakers(bus: Bus) -> Finding:
-    shut = shut_breakers(bus)
+    shut = open_breakers(bus)
     if not shut:
         return ok("all are closed")
     failures = {f"{breaker.plugin} {breaker.command}": breaker.failure_count for breaker in shut}
@@ -298,7 +302,7 @@ def _inits(bus: Bus) -> Finding:
 
 
 def _left_out(bus: Bus) -> Finding:
-    left_out = last_taking(bus).left_out
+    left_out = last_activation(bus).left_out
     if not left_out:
         return ok("all that are configured are loaded")
     reasons = (f"{name}: {why}" for name, why in sorted(left_out.items()))
@@ -310,7 +314,7 @@ def _left_out(bus: Bus) -> Finding:
 
 def _configuration(bus: Bus) -> Finding:
     """Compare the configuration of the service with its seal."""
-    if refused := last_taking(bus).refused:
+    if refused := last_activation(bus).refused:
         return warn(
             f"the last reload was refused, and the one before is in force: {refused}",
             f"mend it, then 'bus automation reload{_config(bus)}'",
@@ -319,8 +323,8 @@ def _configuration(bus: Bus) -> Finding:
     if directory is None:
         return ok("no service has taken one")
     try:
+        from .active_config import from_seal
         from .config.checksums import read_seal
-        from .regime import from_seal
     except ImportError:
         return ok("it can't be read here: pip install 'ackbus[automation]'")
     try:
@@ -368,20 +372,20 @@ def _first(texts: Iterable[str], separator: str = "; ") -> str:
     return separator.join([*shown[:_SHOWN], *rest])
 
 
-# The watch of a service: it tells once of each finding that was not there before.
+# The watch of a service: reports each new finding once.
 
 #: The type of the event that the plugin of `on_failure` handles.
 FOUND = "ductile.service.finding"
 
-#: The checks of which nothing is told here: a service can't tell that itself does not get on, and
-#: missed times and breakers are told as they come.
+#: Checks that the watch does not report: a service can't notice that it hangs itself, and missed
+#: times and breakers raise their own alarms.
 _TOLD_OTHERWISE = frozenset({"service", "missed times", "breakers"})
 
 _log = logging.getLogger("ackbus.automation.attention")
 
 
 class Watch:
-    """Looks at the findings, and tells of each that has become worse since the last look.
+    """Reports each finding that has become worse since the last step.
 
     Args:
         bus: the bus.
@@ -403,7 +407,7 @@ class Watch:
             if GRADES[finding.state] <= before or finding.check in _TOLD_OTHERWISE:
                 continue
             _log.warning("%s: %s; %s", finding.check, finding.text, finding.advice)
-            told = {"check": finding.check, "state": finding.state, "text": finding.text}
+            payload = {"check": finding.check, "state": finding.state, "text": finding.text}
             with self._bus.transaction():
                 self._check()
-                self._alarms.tell(FOUND, AUTOMATION, told | {"advice": finding.advice})
+                self._alarms.tell(FOUND, AUTOMATION, payload | {"advice": finding.advice})

@@ -59,7 +59,7 @@ _log = logging.getLogger("ackbus.forward")
 
 
 class Subscription(Inbox):
-    """An inbox of all messages of some types, whoever they are for, and work too.
+    """An inbox of all messages of some types, to any recipient, work included.
 
     Args:
         bus: an open bus.
@@ -78,7 +78,7 @@ class Subscription(Inbox):
         retry_pause_s: float = 1.0,
     ) -> None:
         super().__init__(bus, name, max_deliveries=max_deliveries, retry_pause_s=retry_pause_s)
-        self._mail = _Matching(bus, name, self._cursors, Criteria(tuple(types) or None))
+        self._mail = _MatchingMessages(bus, name, self._cursors, Criteria(tuple(types) or None))
 
     def join(self, *, start: Start = BEGINNING) -> None:
         """Become a reader, as `Inbox.join` does.
@@ -100,10 +100,10 @@ class Subscription(Inbox):
             _log.error("message %s is parked: %s; %s", message.seq, error, see)
         return is_parked
 
-    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> InboxView:
+    def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> InboxView:
         """Look, and move the cursor past what is of other types, now and then."""
         newest = self.bus.log.newest_seq()  # before the look, which goes at least as far
-        look = super()._look(limit, wanted)
+        look = super()._look(limit, pattern)
         if not look.messages and newest - look.cursor >= _STEP:
             self.ack(newest)
         return look
@@ -122,7 +122,7 @@ class Subscription(Inbox):
         """Leave a message as it is: its delivery was broken off by a stop, and has not failed."""
 
 
-class _Matching(MailReader):
+class _MatchingMessages(MailReader):
     """The messages of some types after a cursor, in place of an agent's mail."""
 
     def __init__(self, bus: Bus, name: str, cursors: Cursors, types: Criteria) -> None:
@@ -130,20 +130,20 @@ class _Matching(MailReader):
         super().__init__(bus, name, cursors, deliveries, own_broadcasts=True, with_work=True)
         self._types = types
 
-    def look(self, limit: int, wanted: TypePattern | None) -> InboxView:
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
         """Return up to `limit` messages, requeued ones too, and how the subscription stands.
 
         Raises:
             MailArchived: some after the cursor were discarded.
         """
         cursor = self._cursors.position(self._agent)
-        found = self._requeued(limit) + self.after(cursor, limit)
+        messages = self._requeued(limit) + self.after(cursor, limit)
         discarded = self._cursors.discarded_upto()  # now: they may have gone meanwhile
         if cursor < discarded:
             raise MailArchived(self._agent, cursor, discarded, discarded)
-        if wanted is not None:
-            found = [message for message in found if wanted.matches(message.type)]
-        return InboxView(found[:limit], cursor, has_failures=True)
+        if pattern is not None:
+            messages = [message for message in messages if pattern.matches(message.type)]
+        return InboxView(messages[:limit], cursor, has_failures=True)
 
     def after(self, seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages after a seq, without requeued ones."""
@@ -202,7 +202,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TargetResponse:
     """The answer of a target.
 
     Attributes:
@@ -230,7 +230,9 @@ class Answer:
         return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
-def post(target: Target, headers: Mapping[str, str], body: bytes, *, within_s: float) -> Answer:
+def post(
+    target: Target, headers: Mapping[str, str], body: bytes, *, within_s: float
+) -> TargetResponse:
     """Post a body, and return the answer. No redirect is followed.
 
     Args:
@@ -266,11 +268,11 @@ def post(target: Target, headers: Mapping[str, str], body: bytes, *, within_s: f
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> OSError | None:
     """Send data; return the error of a target that takes no more, which may have answered."""
-    left = memoryview(data)
+    rest = memoryview(data)
     try:
-        while left:
+        while rest:
             connection.settimeout(_left_s(deadline))
-            left = left[connection.send(left[:_PIECE_BYTES]) :]
+            rest = rest[connection.send(rest[:_PIECE_BYTES]) :]
     except TimeoutError:
         raise
     except OSError as error:
@@ -300,10 +302,10 @@ def _without_interim(data: bytes) -> bytes:
     return data
 
 
-def _answer(head: bytes) -> Answer:
+def _answer(head: bytes) -> TargetResponse:
     response = HTTPResponse(cast("socket.socket", _Received(head)), method="POST")
     response.begin()
-    return Answer(response.status, response.getheader("Retry-After", ""))
+    return TargetResponse(response.status, response.getheader("Retry-After", ""))
 
 
 class _Received:
@@ -317,23 +319,23 @@ class _Received:
 
 
 def _left_s(deadline: float) -> float:
-    left = deadline - monotonic()
-    if left <= 0:
+    left_s = deadline - monotonic()
+    if left_s <= 0:
         raise TimeoutError
-    return left
+    return left_s
 
 
 #: How long a request may take, in seconds, from the connection to the head of the answer.
 TIMEOUT_S = 30.0
 
-#: How long one delivery waits for a target that takes nothing, in seconds, before it has failed.
-#: Other messages wait meanwhile; most of them would fare no better.
+#: How long one delivery waits for an unavailable target, in seconds, before it counts as failed.
+#: Later messages wait behind it; most of them would fail too.
 PATIENCE_S = 10_800.0
 
 #: The statuses that are about the message: the target takes others.
 _OF_MESSAGE = frozenset({400, 409, 413, 415, 422, 500, 501})
 
-#: The status of a target that wants no message any more.
+#: The status of a target that takes no more messages.
 _GONE = 410
 
 
@@ -341,16 +343,16 @@ class NotDelivered(AckbusError):
     """A delivery has failed."""
 
 
-class _Left(BaseException):
-    """The message at hand is left as it is; no handler's error, so that it counts as none."""
+class _LeftUndelivered(BaseException):
+    """The current message stays undelivered; no error of the handler, so no failure is counted."""
 
 
-class _Stopped(_Left):
+class _Stopped(_LeftUndelivered):
     """The forwarder was stopped."""
 
 
-class _Gone(_Left):
-    """The target wants no message any more."""
+class _TargetGone(_LeftUndelivered):
+    """The target answered 410: it takes no more messages."""
 
 
 class Forwarder:
@@ -363,7 +365,7 @@ class Forwarder:
         target: where to.
         keys: of the signatures, one for each key; receivers may know any of them.
         timeout_s: how long a request may take, in seconds.
-        patience_s: how long a delivery waits for a target that takes nothing, in seconds.
+        patience_s: how long a delivery waits for an unavailable target, in seconds.
         longest_pause_s: the longest pause between two requests, but for one that is asked for.
     """
 
@@ -394,7 +396,7 @@ class Forwarder:
             self._subscription.run(self._deliver, drain=drain)
         except _Stopped:
             return
-        except _Gone as error:
+        except _TargetGone as error:
             raise Refused(str(error)) from None
 
     def stop(self) -> None:
@@ -414,16 +416,16 @@ class Forwarder:
             if self._switch.is_thrown:
                 raise _Stopped
             answer = self._post(id, body)
-            if isinstance(answer, Answer):
+            if isinstance(answer, TargetResponse):
                 if 200 <= answer.status <= 299:
                     return
                 if answer.status == _GONE:
-                    raise _Gone(self._told_gone(message))
+                    raise _TargetGone(self._gone_text(message))
                 if answer.status in _OF_MESSAGE:
                     raise NotDelivered(f"{self._target} answered {answer.status}")
             self._wait(message, failures, answer, deadline)
 
-    def _post(self, id: str, body: bytes) -> Answer | Unreachable:
+    def _post(self, id: str, body: bytes) -> TargetResponse | Unreachable:
         """Post a message, signed at this time."""
         time = str(self._subscription.bus.now_ms() // 1000)
         headers = {
@@ -438,16 +440,16 @@ class Forwarder:
             return error
 
     def _wait(
-        self, message: Message, failures: int, answer: Answer | Unreachable, deadline: float
+        self, message: Message, failures: int, answer: TargetResponse | Unreachable, deadline: float
     ) -> None:
-        """Wait for a target that takes nothing, longer after each failure, or as it asks for.
+        """Wait for an unavailable target: longer after each failure, or as long as it asks for.
 
         Raises:
             NotDelivered: it has been so for too long.
         """
         wished_s = 0.0
         trouble = str(answer)
-        if isinstance(answer, Answer):
+        if isinstance(answer, TargetResponse):
             trouble = f"{self._target} answered {answer.status}"
             wished_s = answer.pause_s(self._subscription.bus.now_ms() / 1000)
         # Spread, so that the clients of a server that comes back do not all come at once.
@@ -459,10 +461,10 @@ class Forwarder:
         _log.warning("message %s: %s; again in %.1f s", message.seq, trouble, pause_s)
         select([self._switch], [], [], pause_s)
 
-    def _told_gone(self, message: Message) -> str:
+    def _gone_text(self, message: Message) -> str:
         name = self._subscription.agent
         return (
-            f"{self._target} answered 410: it wants no message any more. Message {message.seq} and"
+            f"{self._target} answered 410: it takes no more messages. Message {message.seq} and"
             f" those after it wait for {name}; forward them elsewhere, or end the subscription by"
             f" 'bus agents forget {name}'"
         )

@@ -54,7 +54,7 @@ class Target:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise InvalidInput(f"the URL is none: {error}") from error
+            raise InvalidInput(f"the URL is not valid: {error}") from error
         if port == 0:
             raise InvalidInput("the URL has port 0, which no server has")
         if parts.scheme not in _PORTS or not host:
@@ -91,7 +91,7 @@ class Target:
         for number, (family, address) in enumerate(addresses):
             connection = socket.socket(family, socket.SOCK_STREAM)
             try:
-                # A share, or one that drops all packets keeps the next ones from being tried.
+                # Each gets a share of the time: one that drops all packets must not use it up.
                 share_s = (deadline - monotonic()) / (len(addresses) - number)
                 connection.settimeout(max(share_s, 0.001))
                 connection.connect(address)
@@ -104,17 +104,18 @@ class Target:
     def _addresses(self) -> list[tuple[int, Any]]:
         """Return the addresses that a connection may be made to."""
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise Unreachable(f"{self} has no address: {words_of(error)}") from error
         allowed: list[tuple[int, Any]] = [
             (family, address)
-            for family, _, _, _, address in found
+            for family, _, _, _, address in resolved
             if self.allow_private or is_public(str(address[0]))
         ]
-        if found and not allowed:
+        if resolved and not allowed:
             raise Unreachable(
-                f"{self} is {found[0][4][0]}, which is no public address; --allow-private allows it"
+                f"{self} is {resolved[0][4][0]}, which is no public address;"
+                " --allow-private allows it"
             )
         return allowed
 
@@ -126,7 +127,7 @@ class Target:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return what says which certificates are good; making it takes some milliseconds."""
+    """Return the TLS context that checks certificates; creating one takes milliseconds."""
     return ssl.create_default_context()
 
 

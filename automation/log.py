@@ -27,7 +27,7 @@ _LEVELS = {
     "error": logging.ERROR,
 }
 
-#: The length from which what a variable holds is hidden in lines: shorter, it is a part of words.
+#: Minimum length of a variable's value to be hidden in lines: shorter ones occur in words.
 _LEAST = 4
 
 #: The names of levels in a line.
@@ -80,16 +80,19 @@ def component(logger: str) -> str:
 
 
 class _Hidden(logging.Filter):
-    """Puts the names of variables where what they hold would stand in a line."""
+    """Replaces the values of variables in a line by the names of the variables."""
 
     def __init__(self) -> None:
         super().__init__()
         self._variables: list[tuple[str, str]] = []
 
-    def take(self, variables: Mapping[str, Secret]) -> None:
-        """Hide these as well: what was hidden before may still be told of."""
-        held = {*self._variables, *((each.reveal(), name) for name, each in variables.items())}
-        long = [pair for pair in held if len(pair[0]) >= _LEAST]
+    def add(self, variables: Mapping[str, Secret]) -> None:
+        """Hide these values too; values that were hidden before may still be logged."""
+        hidden = {
+            *self._variables,
+            *((secret.reveal(), name) for name, secret in variables.items()),
+        }
+        long = [pair for pair in hidden if len(pair[0]) >= _LEAST]
         self._variables = sorted(long, key=lambda pair: len(pair[0]), reverse=True)
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -110,7 +113,7 @@ class _Hidden(logging.Filter):
 
 
 class ServiceLog:
-    """Writes what the service and the bus tell to a stream, from `level` on.
+    """Writes the log of the service and the bus to a stream, from `level` on.
 
     Leaving the `with` block ends it.
     """
@@ -125,14 +128,16 @@ class ServiceLog:
             False  # a reader of the log that has left must not end the service
         )
 
-    def take(self, service: ServiceConfig, variables: Mapping[str, Secret] | None = None) -> None:
-        """Go by the level and the form of these settings from now on.
+    def use_config(
+        self, service: ServiceConfig, variables: Mapping[str, Secret] | None = None
+    ) -> None:
+        """Use the level and the form of these settings from now on.
 
         Args:
             service: the settings.
-            variables: those of the configuration: what they hold, no line repeats.
+            variables: of the configuration; no line repeats their values.
         """
-        self._hidden.take(variables or {})
+        self._hidden.add(variables or {})
         self._logger.setLevel(_LEVELS[service.log_level])
         self._handler.setFormatter(JsonLines() if service.log_format == "json" else TextLines())
 

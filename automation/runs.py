@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .jobs.submission import SubmittedBy
     from .routes.conditions import CompiledPipeline
     from .routes.router import Router
-    from .routes.tree import RunJob, Tree
+    from .routes.tree import RunJob, RunTree
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PipelineRun:
     """A run that has begun.
 
     Attributes:
@@ -42,7 +42,7 @@ def begin_run(
     *,
     submitted_by: SubmittedBy,
     one_job: bool = False,
-) -> Run:
+) -> PipelineRun:
     """Begin a run of a pipeline.
 
     Args:
@@ -50,7 +50,7 @@ def begin_run(
         router: knows the pipeline.
         name: of the pipeline.
         payload: of the event.
-        submitted_by: who asks.
+        submitted_by: the producer of the run.
         one_job: refuse a run that would begin with several jobs.
 
     Raises:
@@ -68,10 +68,12 @@ def begin_run(
         jobs = tuple(sorted(ids, key=lambda id: id not in steps))
     parent = requests[0].parent
     assert parent is not None
-    return Run(parent.id, jobs)
+    return PipelineRun(parent.id, jobs)
 
 
-def result_of(bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree) -> dict[str, Any] | None:
+def result_of(
+    bus: Bus, run: PipelineRun, pipeline: CompiledPipeline, tree: RunTree
+) -> dict[str, Any] | None:
     """Return the result of a run that is over.
 
     It is the answer of the last step, by their order in the pipeline, that had a job. A pipeline
@@ -98,19 +100,19 @@ def result_of(bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree) -> dic
     return _answer(bus, last[order[-1]]) if order else None
 
 
-def _is_of(bus: Bus, job: RunJob, run: Run) -> bool:
+def _is_of(bus: Bus, job: RunJob, run: PipelineRun) -> bool:
     """Whether a job of the tree is a step of a run, and not of another one that it has begun."""
     context = Contexts.of(bus).get(str(origin_of(job.message).get("context_id")))
     return context is not None and context.root_job_id in run.jobs
 
 
-def _conditions(tree: Tree) -> dict[str, str]:
+def _conditions(tree: RunTree) -> dict[str, str]:
     """Return the conditions of a tree by their ids, each with the job before it."""
-    found: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for job in tree.jobs:  # each stands after the one that it follows
         if job.plugin == SWITCH:
-            found[job.message.id] = found.get(_before(job), _before(job))
-    return found
+            conditions[job.message.id] = conditions.get(_before(job), _before(job))
+    return conditions
 
 
 def _before(job: RunJob) -> str:

@@ -20,21 +20,21 @@ from ..subscribers.jobs.claims import Claims
 from ..subscribers.jobs.jobs import Jobs
 from ..workers.processes.stop_switch import GRACE_S
 from ..workers.processes.supervisors import Supervisors
+from .active_config import activate
 from .attention import Watch
 from .config.faults import ConfigFaults
 from .jobs import submission
 from .jobs.dispatcher import Dispatcher, recover
-from .jobs.endings import TIMES_MISSED, Alarms, Endings
+from .jobs.endings import TIMES_MISSED, Alarms, JobEndings
 from .jobs.plugin_run import LiveOutput
 from .jobs.submission import Submission, queues_of_plugins
 from .records.breakers import Breakers
 from .records.facts import Facts, JobLog
-from .records.fence import Fence, ServiceFenced, Takings
-from .regime import establish
+from .records.fence import Activations, Fence, ServiceFenced
 from .routes.flow import Contexts
 from .schedules.scheduler import Scheduler
 from .schedules.tables import Decisions
-from .service_lock import Notifier, Orders
+from .service_lock import Notifier, ServiceControl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
+    from .active_config import ConfigSnapshot
     from .config.snapshot import Config, ScheduleEntry, ServiceConfig
-    from .regime import Snapshot
     from .schedules.tables import Decision
 
     class Records(Protocol):
-        """A table whose rows go when they are old."""
+        """A table whose old rows are pruned."""
 
         def prune(self, before: str, limit: int) -> int:
             """Delete rows of before a time, at most so many; return how many went."""
@@ -83,7 +83,7 @@ class EndedRuns:
 
 # Housekeeping: what a service does from time to time beside its jobs.
 
-#: Seconds between two notes that the service is there.
+#: Seconds between two heartbeats of the service.
 _BEAT_S = 60.0
 
 #: How many rows of old records one statement deletes.
@@ -91,12 +91,12 @@ _PRUNED_AT_ONCE = 500
 
 
 class Housekeeping:
-    """Notes that the service is there, and deletes old records.
+    """Writes the heartbeats of the service, and deletes old records.
 
     Args:
         bus: the bus; its clock counts.
         records: the tables that are pruned.
-        beat: notes that the service is there.
+        beat: writes a heartbeat.
     """
 
     def __init__(self, bus: Bus, records: Sequence[Records], beat: Callable[[], None]) -> None:
@@ -122,34 +122,34 @@ class Housekeeping:
                 pass
 
 
-#: The longest sleep without a look whether others have stored anything, in seconds: what a writer
-#: that never rings the bell has to wait.
+#: The longest sleep between two checks for new messages, in seconds: not every writer rings the
+#: doorbell.
 _RECHECK_S = 0.25
 
-#: How long running jobs have to end by themselves when the service is told to stop, in seconds.
+#: How long running jobs have to end by themselves when the service is to stop, in seconds.
 STOP_S = 20.0
 
-#: How long the ends of jobs that were ended then have to be stored, in seconds: with it a stop
-#: takes less than `STOP_LIMIT_S`.
+#: How long the ends of killed jobs may take to be stored, in seconds: a stop takes less than
+#: `STOP_LIMIT_S`.
 _STORE_S = 2.0
 
 #: For how many programs at most there is a supervisor before the first begins.
 _PREPARED = 4
 
-#: How long the service waits after something that it could not do, in seconds.
+#: Pause of the service after a failed step, in seconds.
 _PAUSE_S = 1.0
 
 _log = logging.getLogger("ackbus.automation.service")
 
 
 class Service:
-    """The service of a bus; `run` blocks until it is told to stop.
+    """The service of a bus; `run` blocks until `stop` is called.
 
     Args:
         bus: an open bus.
         load: reads the configuration whole, and makes a snapshot of it.
         notifier: tells the service manager.
-        orders: to stop and to reload; they may have been given already.
+        control: requests to stop and to reload, some of which may have come already.
         on_taken: is called with each configuration as it comes into force.
         on_reloaded: is called when a configuration that was taken again is in force, with None, or
             is refused, with the reason.
@@ -163,17 +163,17 @@ class Service:
     def __init__(
         self,
         bus: Bus,
-        load: Callable[[], Snapshot],
+        load: Callable[[], ConfigSnapshot],
         *,
         notifier: Notifier | None = None,
-        orders: Orders | None = None,
+        control: ServiceControl | None = None,
         on_taken: Callable[[Config], None] = lambda _: None,
         on_reloaded: Callable[[AckbusError | None], None] = lambda _: None,
     ) -> None:
         self.bus = bus
         self._load = load
         self._notifier = notifier or Notifier()
-        self._orders = orders or Orders()
+        self._control = control or ServiceControl()
         self._on_taken = on_taken
         self._on_reloaded = on_reloaded
         self.submission = Submission(bus)
@@ -181,7 +181,7 @@ class Service:
         self.alarms = Alarms(bus, self.submission)
         engine = engine_of(bus)
         self._fence, self._token = Fence(engine), 0
-        self._takings = Takings(engine)
+        self._activations = Activations(engine)
         self.scheduler = Scheduler(
             bus, self.submission, self.breakers, on_missed=self._tell_missed, check=self._check
         )
@@ -193,8 +193,10 @@ class Service:
         self._house = Housekeeping(bus, records, self._beat)
         self._reload_at = math.inf
 
-    def run(self, ready: Callable[[], None] = lambda: None, first: Snapshot | None = None) -> None:
-        """Take the configuration, recover what was running, and work until `stop`.
+    def run(
+        self, ready: Callable[[], None] = lambda: None, first: ConfigSnapshot | None = None
+    ) -> None:
+        """Load the configuration, recover interrupted jobs, and work until `stop`.
 
         Args:
             ready: is called once, as soon as jobs can run.
@@ -207,10 +209,12 @@ class Service:
         snapshot = self._load() if first is None else first
         self._token = self._fence.begin(snapshot.config.directory, snapshot.config.hash)
         output = LiveOutput(self.bus)
-        self._endings = Endings(self.bus, self._token, self.submission, self.breakers, self.alarms)
+        self._endings = JobEndings(
+            self.bus, self._token, self.submission, self.breakers, self.alarms
+        )
         name = f"automation-{os.getpid()}-{secrets.token_hex(4)}"
         with listen(self.bus) as listener, Supervisors() as supervisors:
-            self._orders.on_order(listener.wake)
+            self._control.on_order(listener.wake)
             self._dispatcher = Dispatcher(
                 self.bus, name, self._endings, output, supervisors, listener.wake
             )
@@ -222,8 +226,8 @@ class Service:
                 supervisors.prepare(min(snapshot.config.service.max_workers, _PREPARED))
             try:
                 self._settle()
-                _log.info("ready, with %s", self._regime)
-                self._notifier.ready(str(self._regime))
+                _log.info("ready, with %s", self._active_config)
+                self._notifier.ready(str(self._active_config))
                 ready()
                 self._loop(listener)
             finally:
@@ -236,19 +240,19 @@ class Service:
 
         Called again it ends them at once. Safe from any thread and from a signal handler.
         """
-        self._orders.stop()
+        self._control.stop()
 
     def reload(self) -> None:
-        """Take the configuration again, soon; one that is refused changes nothing.
+        """Reload the configuration soon; one that is refused changes nothing.
 
         Safe from any thread and from a signal handler.
         """
-        self._orders.reload()
+        self._control.reload()
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ConfigSnapshot:
         """The configuration in force; there is one as soon as jobs can run."""
-        return self._regime.snapshot
+        return self._active_config.snapshot
 
     def _check(self) -> None:
         self._fence.check(self._token)
@@ -259,42 +263,44 @@ class Service:
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
         record = decision.record()
-        told = {name: record[name] for name in ("nominal", "until", "count")}
-        self.alarms.tell(TIMES_MISSED, entry.plugin, {"schedule": entry.id, **told})
+        payload = {name: record[name] for name in ("nominal", "until", "count")}
+        self.alarms.tell(TIMES_MISSED, entry.plugin, {"schedule": entry.id, **payload})
 
     # The configuration -------------------------------------------------------------------------
 
-    def _take(self, snapshot: Snapshot) -> None:
-        """Go by a configuration; what raises leaves the one before it in force."""
-        regime = establish(self.bus, snapshot, self.scheduler, self.submission, self._check)
+    def _take(self, snapshot: ConfigSnapshot) -> None:
+        """Activate a configuration; after an error the previous one stays in force."""
+        active_config = activate(self.bus, snapshot, self.scheduler, self.submission, self._check)
         # Nothing from here on can fail.
         config = snapshot.config
-        self._regime = regime
-        self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
-        self.alarms.take(config, snapshot.plugins)
-        self._endings.take(config, regime.router)
-        self._dispatcher.take(regime.rules, regime.queues)
-        self.scheduler.go_by(config, snapshot.registry)
+        self._active_config = active_config
+        self.breakers.use_rules(
+            {name: settings.circuit_breaker for name, settings in config.plugins.items()}
+        )
+        self.alarms.use_config(config, snapshot.plugins)
+        self._endings.use_config(config, active_config.router)
+        self._dispatcher.use_rules(active_config.rules, active_config.queues)
+        self.scheduler.use_config(config, snapshot.registry)
         self._on_taken(config)
         snapshot.tell()
 
     def _settle(self) -> None:
-        """Do what follows when a configuration has come into force; twice is as good as once."""
-        submission.bury_removed(self.bus, self._regime.in_use)
-        snapshot = self._regime.snapshot
+        """Finish the activation of a configuration. Safe to repeat."""
+        submission.bury_removed(self.bus, self._active_config.in_use)
+        snapshot = self._active_config.snapshot
         with self.bus.transaction():
             self._check()
-            self._takings.taken(snapshot.left_out)
+            self._activations.taken(snapshot.left_out)
             self._fence.ready(self._token, snapshot.config.hash)
 
     def _reload(self) -> None:
-        """Take the configuration again; where it can't be stored yet, soon once more."""
+        """Reload the configuration; if it can't be stored yet, try again soon."""
         self._reload_at = math.inf
         self._notifier.reloading()
         try:
             self._take(self._load())
             self._settle()
-            _log.info("the configuration was taken, with %s", self._regime)
+            _log.info("the configuration was taken, with %s", self._active_config)
             self._on_reloaded(None)
         except (ServiceFenced, BusMoved):
             raise
@@ -308,17 +314,17 @@ class Service:
         except AckbusError as error:  # the disk is full, another writer holds the bus
             _log.error("the configuration can't be taken yet: %s", error)
             self._reload_at = time.monotonic() + _PAUSE_S
-        self._notifier.ready(str(self._regime))
+        self._notifier.ready(str(self._active_config))
 
     def _refuse(self, error: AckbusError) -> None:
-        """Tell all who wait for a reload that it is refused."""
+        """Tell all that wait for a reload that the configuration is refused."""
         try:
             with self.bus.transaction():
                 self._check()
-                self._takings.refused(str(error))
+                self._activations.refused(str(error))
         except (ServiceFenced, BusMoved):
             raise
-        except AckbusError as unwritten:  # whoever waits finds it in the log
+        except AckbusError as unwritten:  # those that wait find it in the log
             _log.warning("that could not be stored: %s", unwritten)
         finally:
             self._on_reloaded(error)
@@ -327,7 +333,7 @@ class Service:
 
     def _loop(self, listener: Listener) -> None:
         engine = engine_of(self.bus)
-        while not self._orders.is_stopping:
+        while not self._control.is_stopping:
             self._watchdog()  # where the store can't be written, too: a new start would not help
             try:
                 version = engine.version()  # before the step: it may have looked already
@@ -342,7 +348,7 @@ class Service:
 
     def _step(self) -> int | None:
         """Do all that is due, and return when something is due next, in epoch milliseconds."""
-        if self._orders.take_reload() or time.monotonic() >= self._reload_at:
+        if self._control.take_reload() or time.monotonic() >= self._reload_at:
             self._reload()
         try:
             scheduled_ms = self.scheduler.tick()  # before the jobs: one that is due begins at once
@@ -356,7 +362,7 @@ class Service:
 
     @property
     def _settings(self) -> ServiceConfig:
-        return self._regime.snapshot.config.service
+        return self._active_config.snapshot.config.service
 
     def _wait(self, listener: Listener, due_ms: int | None, version: int) -> None:
         """Sleep until something is due, the bell rings, or another process has stored anything."""
@@ -364,7 +370,7 @@ class Service:
         longest_s = _PAUSE_S if self._dispatcher.is_held_up else self._settings.tick_interval_s
         end = min(time.monotonic() + longest_s, self._reload_at)
         now_ms = self.bus.now_ms()
-        while not (self._orders.is_stopping or self._orders.is_to_reload):
+        while not (self._control.is_stopping or self._control.is_to_reload):
             self._watchdog()
             nap_s = min(_RECHECK_S, end - time.monotonic())
             before_ms, now_ms = now_ms, self.bus.now_ms()
@@ -389,7 +395,7 @@ class Service:
         deadline = time.monotonic() + STOP_S
         has_ended_all = False
         while self._dispatcher.running and time.monotonic() < deadline + GRACE_S + _STORE_S:
-            if not has_ended_all and (self._orders.is_in_a_hurry or time.monotonic() >= deadline):
+            if not has_ended_all and (self._control.is_in_a_hurry or time.monotonic() >= deadline):
                 has_ended_all = True
                 self._dispatcher.end_all(GRACE_S)
             listener.wait(_RECHECK_S)

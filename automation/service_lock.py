@@ -1,7 +1,7 @@
-"""The places and the locks of a service, and the orders that it takes while it runs.
+"""The folders and locks of a service, and the requests to stop or reload it.
 
-It is taken before anything is opened, so that a second service neither upgrades the bus of a live
-one nor takes its jobs for lost.
+The lock is taken before anything is opened, so that a second service neither upgrades the bus of a
+live one nor treats its jobs as lost.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def plugins_of(directory: Path) -> set[str]:
         return set()
     return {
         name
-        for name, each in plugins.items()
-        if not isinstance(each, Map) or str(each.get("enabled", "true")).lower() != "false"
+        for name, settings in plugins.items()
+        if not isinstance(settings, Map) or str(settings.get("enabled", "true")).lower() != "false"
     }
 
 
@@ -87,18 +87,18 @@ def _read(directory: Path, origin: Origin = NAMED) -> tuple[Path, Map]:
     return sources.directory, tree
 
 
-# Orders to a service, which may come before it has begun and at any moment later.
+# Requests to stop or reload a service, at any moment and also before it has started.
 
 
-class Orders:
-    """Orders that a service obeys between two steps.
+class ServiceControl:
+    """Requests to stop or reload, which a service handles between two steps.
 
-    Orders may be given in any thread and in a signal handler, and are kept until they are obeyed.
+    They may come from any thread and from a signal handler, and are kept until they are handled.
 
     Attributes:
-        is_stopping: whether it is to begin nothing more, and to end.
-        is_in_a_hurry: whether it is to end what runs at once.
-        is_to_reload: whether it is to take its configuration again.
+        is_stopping: whether the service is to begin nothing more, and to end.
+        is_in_a_hurry: whether it is to end running jobs at once.
+        is_to_reload: whether it is to reload its configuration.
     """
 
     def __init__(self) -> None:
@@ -106,23 +106,23 @@ class Orders:
         self._wake: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
-        """Order the end; the second time in a hurry."""
+        """Request the end; a second call asks to end running jobs at once."""
         self.is_in_a_hurry = self.is_stopping
         self.is_stopping = True
         self._wake()
 
     def reload(self) -> None:
-        """Order that the configuration is taken again."""
+        """Request a reload of the configuration."""
         self.is_to_reload = True
         self._wake()
 
     def take_reload(self) -> bool:
-        """Return whether the configuration is to be taken again; the order is obeyed by that."""
+        """Return whether a reload was requested, and clear the request."""
         is_to_reload, self.is_to_reload = self.is_to_reload, False
         return is_to_reload
 
     def on_order(self, wake: Callable[[], None]) -> None:
-        """Have each later order call this, from the thread or the handler in which it comes."""
+        """Call this at each later request, in the thread or the signal handler of the request."""
         self._wake = wake
 
 
@@ -133,7 +133,7 @@ _SOCKET, _WATCHDOG, _WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_
 
 
 class Notifier:
-    """Tells a service manager; without one it does nothing."""
+    """Sends the state of the service to a service manager; does nothing without one."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = environ.get(_SOCKET, "")
@@ -141,7 +141,7 @@ class Notifier:
             self._address = "\0" + self._address[1:]  # of the abstract namespace
         usec = environ.get(_WATCHDOG, "")
         is_ours = environ.get(_WATCHDOG_PID, "") in ("", str(os.getpid()))
-        #: How often the watchdog is to hear of the service, in seconds; None: there is none.
+        #: How often the watchdog expects a sign of life, in seconds; None: there is no watchdog.
         self.every_s = int(usec) / 2_000_000 if usec.isdecimal() and is_ours else None
 
     def ready(self, status: str) -> None:
@@ -149,7 +149,7 @@ class Notifier:
         self._tell("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Tell that a configuration is about to be taken; `ready` ends that."""
+        """Tell that a reload begins; `ready` ends it."""
         now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._tell("RELOADING=1", f"MONOTONIC_USEC={now_us}")
 
@@ -264,7 +264,7 @@ class ServiceLock:
 def running_pid(state_dir: Path) -> int:
     """Return the number of the process that holds the lock of a state directory.
 
-    The kernel says which it is; where the system tells nobody, the file does, for people.
+    The kernel knows the process; where the system does not tell it, the lock file does, for people.
 
     Raises:
         NoService: none does.
@@ -272,12 +272,12 @@ def running_pid(state_dir: Path) -> int:
     """
     path = state_dir / LOCK
     if not _is_held(path):
-        raise NoService(f"no service runs: nobody has {path}")
+        raise NoService(f"no service runs: no process holds {path}")
     pid = holding_process(str(path)) if is_known() else pid_in(path)
     if pid is not None:
         return pid
     if not _is_held(path):  # it has ended since
-        raise NoService(f"no service runs: nobody has {path}")
+        raise NoService(f"no service runs: no process holds {path}")
     raise unseen(str(path), _SERVICE)
 
 

@@ -18,7 +18,7 @@ from .attention import starving_schedules
 from .jobs.submission import PREFIX, queues_of_plugins
 from .records.breakers import CLOSED, Breaker, Breakers
 from .records.facts import Facts, Inits, JobLog, LogEntry
-from .records.fence import Fence, Takings
+from .records.fence import Activations, Fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LIVE = (states.QUEUED, states.RUNNING)
 #: The same as `Jobs.counts` has them: what those that are queued wait for, and what runs.
 _COUNTED_LIVE = (states.OPEN, states.TIME, states.KEY, states.RUNNING)
 
-#: How many of the last attempts are told.
+#: How many of the last attempts are returned.
 LAST_RUNS = 10
 
 
@@ -46,34 +46,34 @@ def status_of(bus: Bus) -> dict[str, Any]:
     queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
     breakers = _breakers(bus)
     inits = Inits(engine).all()
-    taking = Takings(engine).last()
-    waits_s = max((each["oldest_wait_s"] or 0.0 for each in queues), default=0.0)
-    running = sum(each["running"] for each in queues)
+    activation = Activations(engine).last()
+    waits_s = max((queue["oldest_wait_s"] or 0.0 for queue in queues), default=0.0)
+    running = sum(queue["running"] for queue in queues)
     return {
         "service": service_of(bus),
-        "queue_depth": sum(each["queued"] for each in queues) + running,
+        "queue_depth": sum(queue["queued"] for queue in queues) + running,
         "running": running,
         "oldest_wait_s": waits_s,
         "is_saturated": waits_s > SATURATED_AFTER_S and running > 0,
-        "dead": sum(each["dead"] for each in queues),
+        "dead": sum(queue["dead"] for queue in queues),
         "plugins": {
-            each["plugin"]: each
+            queue["plugin"]: queue
             | {
-                "init": inits[each["plugin"]].state if each["plugin"] in inits else None,
-                "init_error": inits[each["plugin"]].error if each["plugin"] in inits else None,
+                "init": inits[queue["plugin"]].state if queue["plugin"] in inits else None,
+                "init_error": inits[queue["plugin"]].error if queue["plugin"] in inits else None,
             }
-            for each in queues
+            for queue in queues
         },
-        "left_out": taking.left_out,
-        "refused": taking.refused,
-        "starving_schedules": [each.record() for each in starving_schedules(bus)],
-        "breakers": [_breaker(each) for each in breakers],
+        "left_out": activation.left_out,
+        "refused": activation.refused,
+        "starving_schedules": [schedule.record() for schedule in starving_schedules(bus)],
+        "breakers": [_breaker(breaker) for breaker in breakers],
         "plugins_circuit_open": _open_circuits(breakers),
         "states": [
             {"plugin": plugin, "keys": sorted(state), "updated_at": at}
             for plugin, state, at in Facts(engine).states()
         ],
-        "last_runs": [_run(each) for each in JobLog(engine).newest(LAST_RUNS)],
+        "last_runs": [_run(run) for run in JobLog(engine).newest(LAST_RUNS)],
     }
 
 
@@ -87,14 +87,16 @@ def health_of(bus: Bus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
     return {
         "status": "ok",
         "uptime_seconds": int(uptime_s),
-        "queue_depth": sum(each.get(state, 0) for each in counts for state in _COUNTED_LIVE),
+        "queue_depth": sum(
+            by_state.get(state, 0) for by_state in counts for state in _COUNTED_LIVE
+        ),
         "plugins_loaded": plugins_loaded,
         "plugins_circuit_open": _open_circuits(_breakers(bus)),
     }
 
 
 def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
-    """Return what is kept of one plugin, as JSON: the keys of its state, and never its values."""
+    """Return the stored state of one plugin, as JSON: the keys of its state, never the values."""
     engine = engine_of(bus)
     facts = Facts(engine)
     init = Inits(engine).all().get(name)
@@ -110,8 +112,8 @@ def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
             {"id": fact.id, "seq": fact.seq, "type": fact.fact_type, "at": fact.created_at}
             for fact in facts.newest(name, LAST_RUNS)
         ],
-        "breakers": [_breaker(each) for each in _breakers(bus) if each.plugin == name],
-        "last_runs": [_run(each) for each in JobLog(engine).newest(LAST_RUNS, plugin=name)],
+        "breakers": [_breaker(breaker) for breaker in _breakers(bus) if breaker.plugin == name],
+        "last_runs": [_run(run) for run in JobLog(engine).newest(LAST_RUNS, plugin=name)],
     }
 
 
@@ -120,8 +122,10 @@ def breaker_history(bus: Bus, plugin: str) -> dict[str, Any]:
     breakers = Breakers.of(bus)
     return {
         "plugin": plugin,
-        "breakers": [_breaker(each) for each in breakers.states() if each.plugin == plugin],
-        "history": [asdict(each) for each in breakers.history(plugin)],
+        "breakers": [
+            _breaker(breaker) for breaker in breakers.states() if breaker.plugin == plugin
+        ],
+        "history": [asdict(change) for change in breakers.history(plugin)],
     }
 
 
@@ -130,18 +134,20 @@ def reset_breakers(bus: Bus, plugin: str, *, dry_run: bool = False) -> int:
     breakers = Breakers.of(bus)
     if not dry_run:
         return breakers.reset(plugin)
-    return sum(each.plugin == plugin and each.state != CLOSED for each in breakers.states())
+    return sum(
+        breaker.plugin == plugin and breaker.state != CLOSED for breaker in breakers.states()
+    )
 
 
 def live_jobs(bus: Bus, limit: int) -> list[dict[str, object]]:
     """Return the jobs of plugins that wait or run, in the order of their requests, as JSON."""
-    found = []
+    records = []
     for info in queues_of_plugins(bus):
         for job in list_jobs(Queue(bus, info), _LIVE, limit):
             message = bus.log.readable(job.seq)
             if message is not None:
-                found.append({"seq": job.seq} | plugin_job_record(job, message))
-    return sorted(found, key=lambda job: cast("int", job["seq"]))[:limit]
+                records.append({"seq": job.seq} | plugin_job_record(job, message))
+    return sorted(records, key=lambda job: cast("int", job["seq"]))[:limit]
 
 
 def logged(bus: Bus, limit: int, plugin: str | None = None) -> list[dict[str, Any]]:
@@ -156,7 +162,7 @@ def _breakers(bus: Bus) -> list[Breaker]:
 
 def _open_circuits(breakers: list[Breaker]) -> int:
     """Return how many plugins have a breaker that is not closed."""
-    return len({each.plugin for each in breakers if each.state != CLOSED})
+    return len({breaker.plugin for breaker in breakers if breaker.state != CLOSED})
 
 
 def _breaker(breaker: Breaker) -> dict[str, Any]:
@@ -197,7 +203,7 @@ def _queue(bus: Bus, name: str) -> dict[str, Any]:
 
 
 def service_of(bus: Bus) -> dict[str, Any]:
-    """Return the service that was there last, as JSON."""
+    """Return the last service of the bus, as JSON."""
     row = Fence(engine_of(bus)).row()
     times = {
         "started_at": row.started_at_ms,

@@ -22,7 +22,7 @@ from .jobs.plugin_run import HANDLE, check_event_type
 from .jobs.submission import AGENTS, JobRequest, Submission
 from .routes.flow import id_of
 from .routes.router import Router
-from .routes.tree import Tree
+from .routes.tree import RunTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,10 +174,10 @@ _CLAIMS = {"plain": _plain, "standard": _standard, "stripe": _stripe}
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    found = headers.get(name.lower(), "").strip()
-    if not found:
+    value = headers.get(name.lower(), "").strip()
+    if not value:
         raise BadSignature(f"the header {name} is missing")
-    return found
+    return value
 
 
 def _beside(header: str) -> tuple[str, str]:
@@ -194,10 +194,10 @@ def _seconds(text: str) -> int:
 
 def _decoded(texts: list[str]) -> tuple[bytes, ...]:
     """Return signatures as bytes, those of them that have the form of one."""
-    found = tuple(_bytes_of(texts))
-    if not found:
+    signatures = tuple(_bytes_of(texts))
+    if not signatures:
         raise BadSignature("the signature has another form")
-    return found
+    return signatures
 
 
 def _bytes_of(texts: list[str]) -> Iterator[bytes]:
@@ -243,7 +243,7 @@ def _of(parts: dict[PartOf | None, str], where: str) -> dict[str, str]:
     return {part.name: text for part, text in parts.items() if part and part.where == where}
 
 
-#: The type of the event that a `handle` is told of, where the endpoint names none.
+#: The type of the event for a `handle`, if the endpoint names none.
 RECEIVED = "webhook.received"
 
 #: The entry of a job's origin, and the header of an event, that names the endpoint.
@@ -257,7 +257,7 @@ _EVENT_KEYS = {"type", "payload", "source", "timestamp", "event_id", "dedupe_key
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StoredDelivery:
     """A delivery that is stored.
 
     Attributes:
@@ -269,8 +269,8 @@ class Taken:
     is_repeated: bool = False
 
 
-class Deliveries:
-    """Takes signed requests in, by one configuration.
+class WebhookDeliveries:
+    """Stores signed requests as jobs, runs or events, by one configuration.
 
     Args:
         bus: an open bus.
@@ -285,7 +285,7 @@ class Deliveries:
 
     def take(
         self, endpoint: WebhookEndpoint, headers: Mapping[str, str], body: bytes, signed: Signed
-    ) -> Taken:
+    ) -> StoredDelivery:
         """Store a request whose signature is right; all of it is committed before this returns.
 
         Args:
@@ -304,10 +304,10 @@ class Deliveries:
         id = None if delivery is None else id_of(f"{WEBHOOK} {endpoint.path}\n{delivery}")
         with self._bus.transaction():
             if id is not None and self._bus.log.get(id) is not None:
-                return Taken(self._first_job(endpoint, id), is_repeated=True)
+                return StoredDelivery(self._first_job(endpoint, id), is_repeated=True)
             if endpoint.plugin is not None:
-                return Taken(self._job(endpoint.plugin, request, id))
-            return Taken(self._run(request, id))
+                return StoredDelivery(self._job(endpoint.plugin, request, id))
+            return StoredDelivery(self._run(request, id))
 
     def _job(self, plugin: str, request: _Request, id: str | None) -> str:
         if plugin not in self._plugins:
@@ -315,7 +315,7 @@ class Deliveries:
         endpoint = request.endpoint
         is_handle = endpoint.command == HANDLE
         payload, event = request.event() if is_handle else (request.payload, None)
-        wanted = JobRequest(
+        job_request = JobRequest(
             id=id,
             plugin=plugin,
             command=endpoint.command,
@@ -324,7 +324,7 @@ class Deliveries:
             event=event,
             origin={WEBHOOK: endpoint.name},
         )
-        return Submission(self._bus).submit(wanted).job_id
+        return Submission(self._bus).submit(job_request).job_id
 
     def _run(self, request: _Request, id: str | None) -> str | None:
         """Publish an event, and submit the first jobs of the pipelines that it begins."""
@@ -358,13 +358,13 @@ class Deliveries:
         message = self._bus.log.get(id)
         if message is None or message.type != EVENT:
             return id
-        jobs = Tree.of(self._bus, id).jobs
+        jobs = RunTree.of(self._bus, id).jobs
         first = next((job for job in jobs if job.plugin != SWITCH), jobs[0] if jobs else None)
         return None if first is None else first.message.id
 
 
 def _payload(headers: Mapping[str, str], body: bytes) -> object:
-    """Return what a body says: its JSON, or that of the one field of a form, as GitHub sends it.
+    """Return the JSON of a body, or of the one field of a form, as GitHub sends it.
 
     The type of the content is not signed, so that a body that is JSON is read as JSON anyway.
     """
@@ -416,29 +416,29 @@ class _Request:
         return type
 
     def event(self) -> tuple[object, dict[str, object]]:
-        """Return the payload of a `handle`, and what else it is told of the event.
+        """Return the payload of a `handle`, and the header of the event.
 
         A body that is an event itself, with a payload, is taken for it; any other is the payload.
         """
-        told: dict[str, object] = {
+        event_header: dict[str, object] = {
             "type": self.event_type(),
             "source": f"webhook:{self.endpoint.path}",
         }
         body = self.payload
         if not isinstance(body, dict) or "payload" not in body or body.keys() - _EVENT_KEYS:
-            return body, told
+            return body, event_header
         type = body.get("type")
-        if isinstance(type, str) and type and told["type"] == RECEIVED:
+        if isinstance(type, str) and type and event_header["type"] == RECEIVED:
             check_event_type(type)
-            told["type"] = type
-        return body["payload"], told
+            event_header["type"] = type
+        return body["payload"], event_header
 
     def _part(self, part: PartOf, max_chars: int) -> str:
         if part.where == "header":
-            found: object = self._headers.get(part.name.lower())
+            value: object = self._headers.get(part.name.lower())
         else:
-            found = self.payload.get(part.name) if isinstance(self.payload, dict) else None
-        text = str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+            value = self.payload.get(part.name) if isinstance(self.payload, dict) else None
+        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if not 0 < len(text) <= max_chars or not text.isprintable():
             raise InvalidInput(f"{part} is no text of 1 to {max_chars} printable characters")
         return text

@@ -21,8 +21,8 @@ from measure import Contender, at_most, compare, options, record, spreads, summa
 from ackbus import Bus
 from ackbus.git.repository import Repository
 from ackbus.tasks.integrate import lander
-from ackbus.tasks.integrate.checks import Check
-from ackbus.tasks.integrate.integrator import Integrator, Rules
+from ackbus.tasks.integrate.checks import CheckCommand
+from ackbus.tasks.integrate.integrator import Integrator, IntegratorRules
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -101,7 +101,7 @@ def landing(work: Work, beside: Beside, tasks: int, *, own: bool) -> Contender:
     def run() -> float:
         work.approve(tasks)
         results: list[object] = []
-        rules = Rules(checks=(Check("test -d new"),), batch=1)
+        rules = IntegratorRules(checks=(CheckCommand("test -d new"),), batch=1)
         integrator = Integrator(work.bus, str(work.folder), rules, tell=results.append)
         before, begun = beside.seconds, time.perf_counter()
         integrator.run(once=True)

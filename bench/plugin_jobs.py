@@ -32,8 +32,8 @@ from measure import (
 )
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted, job_of
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import Service
 from ackbus.schema.queries import engine_of

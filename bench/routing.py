@@ -15,7 +15,7 @@ from pathlib import Path
 from measure import Contender, at_most, compare, options, record, spreads, summary
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Frozen, Pipeline, Route, Step
+from ackbus.automation.config.flows import Frozen, Pipeline, PipelineStep, Route
 from ackbus.automation.config.snapshot import Config, PluginConfig
 from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EventOut, event_draft, event_out
@@ -39,9 +39,11 @@ def configuration(directory: Path, count: int) -> Config:
         for n in range(count)
     )
     steps = (
-        Step(uses="p1", with_=Frozen(text="day {payload.day}"), baggage=Frozen(day="payload.day")),
-        Step(uses="p2"),
-        Step(uses="p3"),
+        PipelineStep(
+            uses="p1", with_=Frozen(text="day {payload.day}"), baggage=Frozen(day="payload.day")
+        ),
+        PipelineStep(uses="p2"),
+        PipelineStep(uses="p3"),
     )
     pipelines = tuple(Pipeline(name=f"q{n}", on=f"begin {n}", steps=steps) for n in range(count))
     return Config(directory=directory, plugins=Frozen(plugins), routes=routes, pipelines=pipelines)

@@ -73,7 +73,7 @@ class Ticks:
             queue = f"plugin.{name}"
             Queue.create(self.bus, queue, f"{queue}.*", hides="all", addressed="automation")
         self.scheduler = Scheduler(self.bus, Submission(self.bus), Breakers.of(self.bus))
-        self.scheduler.take(Config(directory=directory, plugins=Frozen(plugins)))
+        self.scheduler.apply_config(Config(directory=directory, plugins=Frozen(plugins)))
         self.scheduler.tick()  # all begin at once; then each has a second of its own
         self.now_ms += 3_599_000
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import orjson
 
+from ..automation.active_config import examine_folder, files_of
 from ..automation.config.checksums import write_seal
 from ..automation.jobs.events import ENDED, EVENT, EVENT_TYPE
 from ..automation.log import ServiceLog
 from ..automation.records.breakers import CLOSED, OPEN, Breakers
-from ..automation.regime import examine_folder, files_of
 from ..automation.schedules.tables import Decisions, Schedules
 from ..automation.service import Service
 from ..automation.service_lock import bus_of
-from ..automation.webhooks import BadSignature, Deliveries, sign, verify
+from ..automation.webhooks import BadSignature, WebhookDeliveries, sign, verify
 from ..bus.bus import Bus
 from ..bus.doorbell import ring
 from ..export.jsonl.exporter import Exporter
@@ -365,7 +365,7 @@ class JumpingService:
         self._log_file: TextIO = self._log_path.open("w", encoding="utf-8")
         self._log = ServiceLog(self._log_file)
         self._log.__enter__()
-        self._log.take(self.config.service)
+        self._log.use_config(self.config.service)
         self._thread: Thread = start_thread(self._run, "service of the demo")
         self.wait(lambda: self._state.is_ready, "the service begins")
         return self
@@ -542,6 +542,6 @@ def _deliver(
         signed = verify(endpoint, headers, body, service.bus.now_ms() / 1000)
     except BadSignature:
         return "refused"
-    deliveries = Deliveries(service.bus, service.config, service.plugins)
+    deliveries = WebhookDeliveries(service.bus, service.config, service.plugins)
     taken = deliveries.take(endpoint, headers, body, signed)
     return "known" if taken.is_repeated else "taken"

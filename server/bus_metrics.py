@@ -98,7 +98,7 @@ class AutomationCollector(Collector):
         return plugin in plugins or len(plugins) < MAX_LABELS
 
     def _breakers(self) -> Iterator[Metric]:
-        shut = measures.shut_breakers(self._bus)
+        shut = measures.open_breakers(self._bus)
         yield _automation_gauge("open_breakers", "Circuit breakers that are not closed.", len(shut))
         breakers = GaugeMetricFamily(
             "ackbus_automation_breaker_failures",

@@ -20,11 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
+from ..automation.active_config import ConfigSnapshot
 from ..automation.config.access_settings import HEALTH_PATH
 from ..automation.config.snapshot import WebhookEndpoint
-from ..automation.regime import Snapshot
 from ..automation.status import health_of
-from ..automation.webhooks import BadSignature, Deliveries, verify
+from ..automation.webhooks import BadSignature, WebhookDeliveries, verify
 from ..bus.bus import Bus
 from ..schema.errors import AckbusError, InvalidInput, LimitReached, NotFound
 from .access.access import Bucket
@@ -114,7 +114,9 @@ _CLOSED = {"Connection": "close"}
 _log = logging.getLogger("ackbus.automation.webhooks")
 
 
-def webhook_app(bus: Bus, snapshot: Callable[[], Snapshot], *, body_s: float = BODY_S) -> Starlette:
+def webhook_app(
+    bus: Bus, snapshot: Callable[[], ConfigSnapshot], *, body_s: float = BODY_S
+) -> Starlette:
     """Return the application that takes webhooks.
 
     Args:
@@ -128,7 +130,7 @@ def webhook_app(bus: Bus, snapshot: Callable[[], Snapshot], *, body_s: float = B
 class Receiver:
     """Answers requests by the endpoints of a configuration, in one event loop."""
 
-    def __init__(self, bus: Bus, snapshot: Callable[[], Snapshot], body_s: float) -> None:
+    def __init__(self, bus: Bus, snapshot: Callable[[], ConfigSnapshot], body_s: float) -> None:
         self._bus = bus
         self._snapshot = snapshot
         self._bodies = HeldBodies(body_s)
@@ -199,14 +201,14 @@ class Receiver:
 class _WebhookEndpoints:
     """The endpoints of one configuration. Any thread may use it."""
 
-    def __init__(self, bus: Bus, snapshot: Snapshot) -> None:
+    def __init__(self, bus: Bus, snapshot: ConfigSnapshot) -> None:
         self.snapshot = snapshot
         self._bus = bus
         webhooks = snapshot.config.webhooks
         self.endpoints = (
             {endpoint.path: endpoint for endpoint in webhooks.endpoints} if webhooks else {}
         )
-        self._deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
+        self._deliveries = WebhookDeliveries(bus, snapshot.config, snapshot.plugins)
         self._buckets = {
             path: Bucket(endpoint.rate.count / endpoint.rate.per_s, endpoint.rate.count)
             for path, endpoint in self.endpoints.items()

@@ -1,7 +1,7 @@
 """Running an agent program: a prompt in, changed files out, a bounded number of attempts.
 
-The program has no terminal, and its stdin ends after the prompt: one that asks a question there is
-told at once that nobody answers. It ends with all that it started.
+The program has no terminal, and its stdin ends after the prompt, so that a question there gets no
+answer. When it ends, all processes that it started are ended.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ WARM_UP, JOB = AttemptRule(3, 2_000), AttemptRule(2, 3_000)
 
 
 class BoundedAttempts:
-    """The attempts at one thing after the other. It is told the time, and never waits.
+    """Counts the attempts at one thing after another. Takes the time as an argument; never sleeps.
 
-    Only a transient failure is tried again. After the last attempt that failed so, there is a rest,
-    in which nothing is begun: what is broken for one job is broken for the next.
+    Only a transient failure is tried again. After the last transient failure there is a rest, in
+    which nothing begins: what is broken for one job is broken for the next.
 
     Args:
         rule: how often one thing is tried.
@@ -122,7 +122,7 @@ REPEATS_S = 1.0
 #: A longer line is cut into several, in characters.
 MAX_LINE_CHARS = 16_384
 
-#: How many of the last lines are kept for whoever asks why a program failed.
+#: How many of the last lines are kept, to explain why a program failed.
 _KEPT_LINES = 20
 
 STREAMS = ("stdout", "stderr")
@@ -298,16 +298,16 @@ def preset(name: str, mode: str) -> Preset:
         InvalidInput: it is not known, or has no such mode.
     """
     if name not in PRESETS:
-        known = ", ".join(PRESETS)
+        names = ", ".join(PRESETS)
         raise InvalidInput(
-            f"no agent program {shown(name)} is known, only {known}; give a command after --"
+            f"no agent program {shown(name)} is known, only {names}; give a command after --"
         )
     if mode not in MODES:
         raise InvalidInput(f"permissions must be {' or '.join(MODES)}, not {shown(mode)}")
     return PRESETS[name]
 
 
-#: How long a program may take unless it is told otherwise, in seconds.
+#: The default time limit of a program, in seconds.
 PROGRAM_TIMEOUT_S = 1800.0
 
 #: Variables that keep what a program runs from asking somebody.
@@ -339,8 +339,8 @@ class AgentProgram:
         Raises:
             InvalidInput: neither is known.
         """
-        found = preset(name, mode)
-        return cls(found.words(mode), found.variables.get(mode, {}))
+        program = preset(name, mode)
+        return cls(program.words(mode), program.variables.get(mode, {}))
 
     @property
     def wants_file(self) -> bool:
@@ -405,7 +405,7 @@ def run_program(
 
     Args:
         program: the program.
-        prompt: what it is to do.
+        prompt: the text for it.
         folder: where it runs, the work tree.
         environment: its variables about the task, besides those of this process.
         prompt_file: the file that has the prompt, for a program that reads one.
@@ -437,7 +437,7 @@ def run_program(
 
 
 def environment_of_task(task: Task, bus_directory: str, agent: str) -> dict[str, str]:
-    """Return the variables that tell a program, and what it runs, which task it works on."""
+    """Return the variables that name the task to a program and to the processes that it starts."""
     return {
         BUS_DIR_VARIABLE: bus_directory,
         "BUS_AGENT": agent,
@@ -471,7 +471,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _holds(word: str, place: str) -> bool:
-    """Whether a word is a place for something, or an option whose value is one."""
+    """Whether a word is a placeholder, or an option whose value is one."""
     return word == place or (word.startswith("-") and word.endswith(f"={place}"))
 
 

@@ -1,7 +1,7 @@
 """A crew: the roles of tasks as processes, kept running by one that has the crew's lock.
 
-The roles end with this process, also when it is killed: what nobody looks after doesn't go on. Each
-of them may end at any moment without harm, so the next crew goes on where this one was.
+The roles end with this process, also when it is killed, so that none goes on unsupervised. Each may
+end at any moment without harm; the next crew continues where this one stopped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     #: is configured, and is not started again.
     RoleStatus = Literal["spare", "running", "waiting", "failed", "stopped"]
 
-# The lock of a crew, which the kernel frees with its process, and the state that it tells.
+# The lock of a crew, which the kernel frees with its process, and the file of its state.
 
 #: The lock, and the state, in the bus directory.
 LOCK, STATE = "crew.lock", "crew.json"
@@ -93,7 +93,7 @@ class CrewLock:
         self._lock = lock
 
     def tell(self, state: dict[str, Any]) -> None:
-        """Write the state of the crew, whole, for whoever looks."""
+        """Write the whole state of the crew to its file."""
         who = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -118,8 +118,8 @@ class CrewLock:
         self.close()
 
 
-def told_state(bus: Bus) -> dict[str, Any] | None:
-    """Return the state that the last crew has told; None where none ever ran."""
+def saved_state(bus: Bus) -> dict[str, Any] | None:
+    """Return the state that the last crew has written; None if none ever ran."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError), bus.layout.files.read(STATE) as file:
         state = orjson.loads(read_at_most(file, STATE))
         return state if isinstance(state, dict) else None
@@ -138,17 +138,17 @@ def is_running(bus: Bus) -> bool:
 def running_pid(bus: Bus) -> int | None:
     """Return the number of the process that runs the crew, as it is seen from here.
 
-    The kernel tells who holds the lock. Where it doesn't, the number in the state counts if it is
-    of this host and this boot, and the process is as old as it says: a number alone is soon
-    another process's.
+    The kernel knows the holder of the lock. Where it does not tell, the number in the state counts
+    if it is of this host and this boot, and the process is as old as the state says: numbers are
+    reused.
     """
     if not is_running(bus):
         return None
     if is_known():
         return next(
-            (each.pid for each in holders(bus.layout.files.path_of(LOCK)) if each.pid), None
+            (holder.pid for holder in holders(bus.layout.files.path_of(LOCK)) if holder.pid), None
         )
-    state = told_state(bus) or {}
+    state = saved_state(bus) or {}
     pid, age_s = state.get("pid"), (bus.now_ms() - state.get("at_ms", 0)) / 1000
     is_here = (state.get("host"), state.get("boot")) == (socket.gethostname(), boot_id())
     return pid if is_here and isinstance(pid, int) and has_run_for(pid, age_s) else None
@@ -159,7 +159,7 @@ def stop_running(bus: Bus, timeout_s: float) -> int:
 
     Raises:
         NoCrew: none runs.
-        Refused: it can't be told from here.
+        Refused: it can't be signalled from here.
         TimedOut: it has not stopped in time.
     """
     if not is_running(bus):
@@ -254,8 +254,8 @@ RESTARTS = AttemptRule(1_000_000, 1_000)
 #: A role that has run so long begins with the first pause again, in seconds.
 STABLE_S = 60.0
 
-#: The exit statuses with which a role says that it can't run as it is told to: wrong usage, and
-#: wrong configuration. To start it again would change nothing.
+#: The exit statuses of wrong usage and of wrong configuration: to start the role again would not
+#: help.
 _USELESS = (2, EX_CONFIG)
 
 
@@ -265,7 +265,7 @@ class RoleState:
 
     Attributes:
         name: of the role.
-        status: what it is at.
+        status: its state.
         starts: how often it was started.
         since_ms: since when it has this status, in epoch milliseconds.
         until_ms: when it starts again; None unless it waits.
@@ -372,9 +372,9 @@ class RoleProcess:
             supervisors=self._supervisors,
             output=printed,
         )
-        said = "stopped" if end.stopped else end.start_error or how_it_exited(end)
-        self._log.note(f"ended: {said}")
-        self.state = replace(self.state, ended=said)
+        ending = "stopped" if end.stopped else end.start_error or how_it_exited(end)
+        self._log.note(f"ended: {ending}")
+        self.state = replace(self.state, ended=ending)
         return end
 
     def _pause(self, pause_ms: int) -> None:
@@ -445,7 +445,7 @@ class Crew:
 
     def states(self) -> list[RoleState]:
         """Return the states of its roles, in the order of the file."""
-        return [each.state for each in self._roles]
+        return [process.state for process in self._roles]
 
     def run(self, look: Callable[[], None] = lambda: None) -> None:
         """Run the roles until `stop` is called; blocks until nothing of them is left.
@@ -456,9 +456,9 @@ class Crew:
         with self._supervisors, self._bus.heart(AGENT) as heart:
             heart.update("working", task=f"{len(self._roles)} roles of {self._file.path}"[:500])
             try:
-                for each in self._roles:
-                    if not each.role.is_spare:
-                        each.start()
+                for process in self._roles:
+                    if not process.role.is_spare:
+                        process.start()
                 while not self._stop.is_thrown:
                     self._start_spare_if_wanted()
                     self._tell()
@@ -476,24 +476,24 @@ class Crew:
         self._stop.stop(grace_s)
 
     def _end(self) -> None:
-        for each in self._roles:
-            each.end_pause()
+        for process in self._roles:
+            process.end_pause()
         if not self._stop.is_thrown:
             self._stop.stop(STOP_GRACE_S)
-        for each in self._roles:
-            each.join()
+        for process in self._roles:
+            process.join()
 
     def _tell(self) -> None:
         self._lock.tell(
             {
                 "file": self._file.path,
                 "folder": self._file.folder,
-                "roles": [each.state.record() for each in self._roles],
+                "roles": [process.state.record() for process in self._roles],
             }
         )
 
     def _start_spare_if_wanted(self) -> None:
-        spares = [each for each in self._roles if each.state.status == "spare"]
+        spares = [process for process in self._roles if process.state.status == "spare"]
         if spares and self._is_worker_wanted():
             spares[0].start()
 
@@ -503,7 +503,9 @@ class Crew:
         if any(beat.status == WANTS_WORKER and beat.liveness == "alive" for beat in beats):
             return True
         by_agent = {beat.agent: beat for beat in beats}
-        if any(_has_time(each.state, by_agent.get(each.role.name)) for each in self._workers):
+        if any(
+            _has_time(process.state, by_agent.get(process.role.name)) for process in self._workers
+        ):
             return False
         try:
             return Queue.open(self._bus, JOBS).stats().waiting > 0
@@ -512,7 +514,7 @@ class Crew:
 
     @property
     def _workers(self) -> list[RoleProcess]:
-        return [each for each in self._roles if each.role.is_worker]
+        return [process for process in self._roles if process.role.is_worker]
 
 
 def _has_time(worker: RoleState, beat: Heartbeat | None) -> bool:

@@ -7,7 +7,7 @@ workers: {count: 3, program: claude, permissions: edit, timeout: 30m}
 integrator: {into: main, check: [make test]}
 processes: {api: bus serve}   # further ones, kept running
 
-Other layers may say some of it otherwise; see `crew_layers`.
+Other layers may override parts of it; see `read_layers`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The form of a crew file: for each field what its value must be.
 #
-# A check returns what a value must be, or None where it is that.
+# A check returns what a value must be, or None if the value is valid.
 
 #: How many workers a crew has at most.
 MAX_WORKERS = 64
@@ -206,17 +206,17 @@ def read_layers(path: str, environ: Mapping[str, str], *, is_named: bool = True)
     profile = environ.get(PROFILE)
     if profile and not NAME.fullmatch(profile):
         raise InvalidInput(f"{PROFILE} must be a name of letters, digits, - and _")
-    found = [parsed(_text(path, owners, "write the crew into crew.yaml"), path)]
+    layers = [parsed(_text(path, owners, "write the crew into crew.yaml"), path)]
     if profile:
         of_profile = f"{begin}.{profile}{end}"
-        found.append(
+        layers.append(
             parsed(_text(of_profile, owners, f"{PROFILE} names it"), of_profile, is_whole=False)
         )
     local = f"{begin}.local{end}"
     if os.path.lexists(local):
-        found.append(parsed(_text(local, owners, "it is a broken link"), local, is_whole=False))
-    found.append(_of_environment(environ))
-    return [found[0], *(layer for layer in found[1:] if layer.settings or layer.faults)]
+        layers.append(parsed(_text(local, owners, "it is a broken link"), local, is_whole=False))
+    layers.append(_of_environment(environ))
+    return [layers[0], *(layer for layer in layers[1:] if layer.settings or layer.faults)]
 
 
 def parsed(source: str, path: str, *, is_whole: bool = True) -> Layer:
@@ -240,8 +240,8 @@ def parsed(source: str, path: str, *, is_whole: bool = True) -> Layer:
     if tree is None and not is_whole:
         return Layer(path, {})
     if not isinstance(tree, dict):
-        told = "write a map of roles, as 'workers: {count: 2, command: ./work}'"
-        return Layer(path, {}, [(1, told)])
+        message = "write a map of roles, as 'workers: {count: 2, command: ./work}'"
+        return Layer(path, {}, [(1, message)])
     return Layer(path, tree)
 
 
@@ -273,13 +273,13 @@ def _text(path: str, owners: Owners, hint: str) -> str:
 
 def _of_environment(environ: Mapping[str, str]) -> Layer:
     """Return the settings that variables have."""
-    known = dict(_variables())
+    places = dict(_variables())
     settings: dict[str, Any] = {}
     faults = []
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         if variable == PROFILE:
             continue
-        place = known.get(variable)
+        place = places.get(variable)
         if place is None:
             faults.append((0, f"{variable} is no setting of a crew; one is {PREFIX}WORKERS_COUNT"))
             continue
@@ -316,7 +316,8 @@ class CrewFaults(AckbusError):
     def __init__(self, path: str, faults: Iterable[tuple[int, str]]) -> None:
         self.faults = tuple(sorted(set(faults)))
         lines = [
-            f"{path}:{line}: {told}" if line else f"{path}: {told}" for line, told in self.faults
+            f"{path}:{line}: {message}" if line else f"{path}: {message}"
+            for line, message in self.faults
         ]
         super().__init__("; ".join(lines))
 
@@ -411,19 +412,22 @@ def _of_map(tree: Any, within: str, checks: Mapping[str, Check]) -> Iterable[tup
     for name, value in tree.items():
         check = checks.get(name) if isinstance(name, str) else None
         if check is None:
-            known = ", ".join(checks)
-            yield _line(tree, name), f"{within}{name} is not known; known here: {known}"
-        elif wanted := check(value):
-            yield _line(tree, name), f"{within}{name} must be {wanted}, not {shown(_plain(value))}"
+            names = ", ".join(checks)
+            yield _line(tree, name), f"{within}{name} is not known; known here: {names}"
+        elif expected := check(value):
+            yield (
+                _line(tree, name),
+                f"{within}{name} must be {expected}, not {shown(_plain(value))}",
+            )
 
 
 def _missing(tree: Any) -> Iterable[tuple[int, str]]:
     """Return the roles that don't say what they run."""
     for role in ("planner", "workers"):
         if isinstance(tree.get(role), dict):
-            given = [name for name in ("command", "program") if name in tree[role]]
+            present = [name for name in ("command", "program") if name in tree[role]]
             needed = "command" if role == "planner" else "command or program"
-            if len(given) != 1:
+            if len(present) != 1:
                 yield _line(tree, role), f"{role} needs one {needed}"
 
 
@@ -436,13 +440,13 @@ def _of_names(
     for name, value in entries.items():
         if not isinstance(name, str) or not form.fullmatch(name):
             yield _line(entries, name), f"{within}: {shown(_plain(name))} is no name"
-        elif wanted := check(value):
-            told = f"{within}.{name} must be {wanted}, not {shown(_plain(value))}"
-            yield _line(entries, name), told
+        elif expected := check(value):
+            message = f"{within}.{name} must be {expected}, not {shown(_plain(value))}"
+            yield _line(entries, name), message
 
 
 def _together(tree: Any) -> Iterable[tuple[int, str]]:
-    """Return what is wrong between values that are all right by themselves."""
+    """Return the faults between values that are valid by themselves."""
     workers = tree.get("workers") or {}
     if workers.get("max", MAX_WORKERS) < workers.get("count", 1):
         yield _line(workers, "max"), "workers.max must be at least workers.count"
@@ -459,7 +463,7 @@ def _together(tree: Any) -> Iterable[tuple[int, str]]:
 
 
 def _line(tree: Any, name: Any) -> int:
-    """Return the line of a key, or 0 where it has none, as that of joined layers."""
+    """Return the line of a key; 0 if it has none, as in joined layers."""
     return int(tree.lc.key(name)[0]) + 1 if hasattr(tree, "lc") else 0
 
 
@@ -496,10 +500,10 @@ def _roles(tree: Any, bus: list[str]) -> Iterable[Role]:
 
 def _options(settings: Any, *names: str) -> list[str]:
     """Return settings as options of a command; words stand for the line that a shell splits so."""
-    given = {name: settings[name] for name in names if name in settings}
+    chosen = {name: settings[name] for name in names if name in settings}
     return [
         word
-        for name, value in given.items()
+        for name, value in chosen.items()
         for word in (f"--{name}", _line_of(value) if isinstance(value, list) else f"{value}")
     ]
 

@@ -40,7 +40,7 @@ class NothingDone(Refused):
 
 @checked
 def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
-    """Pin the head of a task's branch, by which it is done, and keep it. Safe to repeat.
+    """Pin the head of a task's branch as its result, and keep it. Safe to repeat.
 
     Args:
         bus: an open bus.
@@ -164,20 +164,20 @@ _WAIT_S = 5.0
 
 @one_look()
 def leftovers_of(bus: Bus) -> list[Leftover]:
-    """Return what tasks have left in the repositories that the bus knows of."""
+    """Return the leftovers of tasks in the repositories that the bus knows of."""
     tasks = {task.task: task for task in Tasks(bus).list()}
-    found = []
+    leftovers = []
     for place in repositories_of(bus):
         trees = WorkTrees(place, wait_s=_WAIT_S, is_looking=True)
-        found += find_leftovers(trees)
-        found += [each for tree in trees.all() if (each := _of_task(tree, tasks))]
-    return found
+        leftovers += find_leftovers(trees)
+        leftovers += [leftover for tree in trees.all() if (leftover := _of_task(tree, tasks))]
+    return leftovers
 
 
 def repositories_of(bus: Bus, *folders: str) -> list[RepositoryPlace]:
-    """Return the repositories of all tasks, that in which the bus is, and those around folders.
+    """Return the repositories of all tasks, of the bus's own folder, and around some folders.
 
-    Those of tasks are left out in which git may not be started.
+    Repositories of tasks in which git may not be started are left out.
     """
     trusted = TrustedRepositories(bus.layout.directory, *folders)
     named = sorted({task.repository for task in Tasks(bus).list()})
@@ -219,8 +219,8 @@ def _of_task(tree: LinkedTree, tasks: dict[str, Task]) -> Leftover | None:
 # Clean: remove the trees and branches of tasks that are over, and lose nothing.
 #
 # Removed is what landed, and what is kept at a ref; all else stays and is named. A tree under a
-# live lease, or in which a process works, is never touched. One whose making was cut off before
-# it had a task is removed by its name alone.
+# live lease, or in which a process works, is never touched. A half-created tree without a task is
+# removed by its name alone.
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +255,8 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unfinished:
-    """A tree whose making was cut off: nobody was given it, and whoever makes one has its lock.
+class _UnfinishedTree:
+    """A half-created work tree. It was never assigned; a process that creates it holds its lock.
 
     Attributes:
         name: of the task that it was for.
@@ -268,7 +268,7 @@ class _Unfinished:
     tree: LinkedTree
 
     def clean(self, *, is_dry: bool) -> Cleaned:
-        """Remove it with the branch that was made for it; files of half a checkout are kept too."""
+        """Remove it with the branch of its creation; files of half a checkout are kept too."""
         branch = None if self.tree.note is None else self.tree.note.branch
         cleaned = partial(Cleaned, self.name, self.tree.path, branch or "")
         if pids := occupants_of(self.tree.path):
@@ -281,7 +281,11 @@ class _Unfinished:
             removed = removal.remove(self.name, branch, keeps_files=True)
         except (Refused, GitFailed, TimedOut) as error:
             return cleaned(False, (), str(error))
-        return cleaned(removed.reason is None, [kept.ref for kept in removed.kept], removed.reason)
+        return cleaned(
+            removed.reason is None,
+            [kept_commit.ref for kept_commit in removed.kept],
+            removed.reason,
+        )
 
 
 @with_checked_arguments
@@ -313,17 +317,17 @@ class Clean:
         Raises:
             TaskNotFound: there is no task of a name, and no tree that was never finished.
         """
-        wanted = [self._find(name) for name in names] or [
+        targets = [self._find(name) for name in names] or [
             task for task in self._tasks.list(states=FINAL) if task.cleaned_at_ms is None
         ]
         return [
-            self._one(each, keeps_files, is_dry)
-            if isinstance(each, Task)
-            else each.clean(is_dry=is_dry)
-            for each in wanted
+            self._clean_task(target, keeps_files, is_dry)
+            if isinstance(target, Task)
+            else target.clean(is_dry=is_dry)
+            for target in targets
         ]
 
-    def _find(self, name: str) -> Task | _Unfinished:
+    def _find(self, name: str) -> Task | _UnfinishedTree:
         try:
             return self._tasks.get(name)
         except TaskNotFound:
@@ -331,10 +335,10 @@ class Clean:
                 trees = WorkTrees(place, wait_s=_WAIT_S)
                 tree = trees.of(name)
                 if tree is not None and not tree.is_made:
-                    return _Unfinished(name, trees, tree)
+                    return _UnfinishedTree(name, trees, tree)
             raise
 
-    def _one(self, task: Task, keeps_files: bool, is_dry: bool) -> Cleaned:
+    def _clean_task(self, task: Task, keeps_files: bool, is_dry: bool) -> Cleaned:
         if (reason := self._use_of(task)) is not None:
             return Cleaned(task.task, task.path, task.branch, False, (), reason)
         try:
@@ -348,15 +352,15 @@ class Clean:
             return Cleaned(task.task, task.path, task.branch, False, (), str(error))
         if removed.reason is None and task.cleaned_at_ms is None:
             self._tasks.mark_cleaned(task.task)
-        refs = [kept.ref for kept in removed.kept]
+        refs = [kept_commit.ref for kept_commit in removed.kept]
         is_removed = removed.reason is None
         return Cleaned(task.task, task.path, task.branch, is_removed, refs, removed.reason)
 
     def _use_of(self, task: Task) -> str | None:
         """Return why a tree must stay, or None."""
-        held = self._tasks.holder(task)
-        if held is not None:
-            return f"{held.holder} has the lease on it"
+        lease = self._tasks.holder(task)
+        if lease is not None:
+            return f"{lease.holder} has the lease on it"
         if task.unproven:
             return "the task is unproven"
         if task.state not in FINAL:

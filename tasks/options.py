@@ -9,8 +9,8 @@ TaskState = Literal[
     "ASSIGNED", "WORKING", "IN_REVIEW", "APPROVED", "COMPLETED", "CANCELLED", "FAILED"
 ]
 
-#: Whose approval a task needs before it is integrated: nobody's, anybody's, or that of another
-#: agent than its worker.
+#: Whose approval a task needs before it is integrated: nobody's, anybody's, or that of an agent
+#: other than its worker.
 Review = Literal["none", "required", "other"]
 
 #: The meaning of a lost holder: another attempt, or the end of the task.

@@ -1,6 +1,6 @@
 """Spawn: a branch, a work tree, a lease and the first message of a task. Safe to repeat.
 
-The lease comes first, then the tree, then the message: nobody is told of a tree that is not there.
+The lease comes first, then the tree, then the message: no message names a tree that is not there.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 # The remains of a tree whose making was cut off before its task was recorded.
 #
-# Nobody has it: its maker has no lease, no task, and no process there. Whoever has the lease on
-# the name goes on with it where it fits, and else removes it; commits and files are kept first.
+# It has no owner: its creator has no lease, no task, and no process there. The holder of the lease
+# on the name continues with it if it fits, and else removes it; commits and files are kept first.
 
 _log = logging.getLogger("ackbus.tasks.trees")
 
 
 def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
-    """Remove what another making of a task has left, unless this one can go on with it.
+    """Remove what an earlier spawn of a task has left, unless this one can continue with it.
 
-    The caller has the lease on the task, which has no row. What is kept is told to the log.
+    The caller has the lease on the task, which has no row. What is kept is logged.
 
     Args:
         trees: of the repository.
@@ -68,12 +68,14 @@ def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
         raise Refused(f"process {pids[0]} works in {tree.path}; end it, then try again")
     branch = tree.note.branch if tree.note is not None else None
     removed = Removal(trees).remove(new.task, branch, keeps_files=True)
-    for kept in removed.kept:
-        _log.warning("task %s: %s is kept at %s", new.task, kept.commit[:12], kept.ref)
+    for kept_commit in removed.kept:
+        _log.warning(
+            "task %s: %s is kept at %s", new.task, kept_commit.commit[:12], kept_commit.ref
+        )
 
 
 def _fits(tree: LinkedTree, new: NewTask, bus: str) -> bool:
-    """Whether the making of a tree can go on as that of a new task."""
+    """Whether a half-created tree can be completed as the tree of a new task."""
     note = tree.note
     if note is None:
         return tree.branch in (None, new.branch) and tree.head in (None, new.base)
@@ -81,7 +83,7 @@ def _fits(tree: LinkedTree, new: NewTask, bus: str) -> bool:
     return (note.branch, note.base) == (new.branch, new.base) and not is_of_another
 
 
-#: The branch of a task unless told otherwise.
+#: The default branch of a task.
 BRANCH = "{worker}/{task}"
 
 #: The terms that a repetition may not change, with their names for people.
@@ -134,10 +136,10 @@ class TaskSpec(TaskTerms):
 
     def terms_said(self) -> list[str]:
         """Return the names of the terms that are more than defaults."""
-        terms = [each for each in fields(TaskTerms) if each.name in _TERMS]
+        terms = [term for term in fields(TaskTerms) if term.name in _TERMS]
         if self.said is None:
-            return [each.name for each in terms if getattr(self, each.name) != each.default]
-        return [each.name for each in terms if each.name in self.said]
+            return [term.name for term in terms if getattr(self, term.name) != term.default]
+        return [term.name for term in terms if term.name in self.said]
 
 
 @with_checked_arguments
@@ -171,7 +173,7 @@ class Spawn:
         check_agent(spec.worker, "worker")
         self._bus.agents.refuse_several(spec.worker, spec.reviewer)
         trees = WorkTrees(named_repository(spec.folder))
-        there = self._found(spec.task)
+        there = self._task(spec.task)
         if there is not None:
             return self._again(there, spec, trees, agent, lease_s)
         new = self._new(spec, trees)
@@ -186,7 +188,7 @@ class Spawn:
                 self._bus.leases.release(lease)
             raise
         with self._bus.transaction():
-            if self._found(spec.task) is None:  # else another process was as far as this
+            if self._task(spec.task) is None:  # else another process was as far as this
                 self._bus.leases.release(lease)
             return self._tasks.assign(new, agent=agent, lease_s=lease_s)
 
@@ -209,7 +211,7 @@ class Spawn:
         _check_path(task, trees)
         self._make(task, spec, trees, is_known=True)
 
-    def _found(self, name: str) -> Task | None:
+    def _task(self, name: str) -> Task | None:
         return TaskTable.of(self._bus).get(name)
 
     def _again(
@@ -246,7 +248,7 @@ class Spawn:
         base = None
         if base_ref == target and (base := place.git.commit(f"refs/heads/{target}")) is None:
             place.commit("HEAD")  # which says it where there is no commit at all
-        terms = {each.name: getattr(spec, each.name) for each in fields(TaskTerms)}
+        terms = {term.name: getattr(spec, term.name) for term in fields(TaskTerms)}
         return NewTask(
             **terms,
             branch=self._branch(spec, place),
@@ -275,11 +277,11 @@ class Spawn:
         name = lease_of(spec.task)
         with self._bus.transaction():
             lease = self._bus.leases.acquire(name, spec.worker, lease_s=lease_s)
-            held = lease or self._bus.leases.get(name)
-        if held is None or held.holder != spec.worker:
-            whose = held.holder if held else "another agent"
+            current = lease or self._bus.leases.get(name)
+        if current is None or current.holder != spec.worker:
+            whose = current.holder if current else "another agent"
             raise LeaseLost(f"task {spec.task!r} is being made by {whose}; choose another name")
-        return held if lease else self._bus.leases.renew(held, lease_s=lease_s)
+        return current if lease else self._bus.leases.renew(current, lease_s=lease_s)
 
     def _make(
         self, task: Task | NewTask, spec: TaskSpec, trees: WorkTrees, *, is_known: bool
@@ -332,7 +334,7 @@ def _refuse_ended(there: Task) -> None:
 
 
 def _refuse_other_terms(there: Task, spec: TaskSpec, place: RepositoryPlace) -> None:
-    """Refuse what a repetition says otherwise than the task was made.
+    """Refuse a repetition whose terms differ from those of the task.
 
     Raises:
         TaskExists: a term, the target or the base differs.
@@ -368,11 +370,11 @@ def _readable(name: str, terms: Task | TaskSpec) -> str:
 def _check_path(task: Task, trees: WorkTrees) -> None:
     """Refuse a path that git does not know as the tree's, and that no tree would be made at."""
     tree = trees.of(task.task)
-    known = trees.path_of(task.task) if tree is None else tree.path
-    if os.path.realpath(task.path) != os.path.realpath(known):
+    expected = trees.path_of(task.task) if tree is None else tree.path
+    if os.path.realpath(task.path) != os.path.realpath(expected):
         raise Refused(
-            f"the tree of task {task.task!r} belongs at {known}, and not at {shown(task.path)}, as"
-            " its row says; 'bus task cancel' ends it"
+            f"the tree of task {task.task!r} belongs at {expected}, and not at {shown(task.path)},"
+            " as its row says; 'bus task cancel' ends it"
         )
 
 

@@ -41,13 +41,13 @@ _HASH = "blake3:"
 _AROUND = "\"'` \t\r\n"
 
 
-class Access:
-    """Reads who may come in: tokens first, then what refers to them.
+class AccessReader:
+    """Reads the tokens, then the settings of the API and webhooks that refer to them.
 
     Args:
         validation: a run over the configuration.
         raw: the configuration with its variables not filled.
-        sources: its folder, whose files count, and whether nobody has a secret here.
+        sources: its folder, the trusted owners of files, and whether variables are filled.
         seal: the sealed hashes.
         demands: what is refused.
     """
@@ -105,11 +105,11 @@ class Access:
         )
 
     def secret_of(self, name: str, *path: str | int) -> Secret:
-        """Return the key of a token that the value of a path names; `tokens` was called before."""
+        """Return the key of the token that the value at a path names; call `tokens` first."""
         token = self._named.get(name)
         if token is None:
-            told = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
-            self._validation.refuse(told, *path)
+            message = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
+            self._validation.refuse(message, *path)
         if token is None or not self._fills:
             return Secret("")
         is_unfilled = not self._demands.variables and has_variable(token.key.reveal())
@@ -119,8 +119,8 @@ class Access:
         """Warn of a secret that looks as if its quotes, or blanks, had come with it."""
         value = secret.reveal()
         if value and (value[0] in _AROUND or value[-1] in _AROUND):
-            told = "the value begins or ends with a quote or a blank; are these a part of it?"
-            self._validation.warn(told, *path)
+            message = "the value begins or ends with a quote or a blank; are these a part of it?"
+            self._validation.warn(message, *path)
 
     def _token(self, number: int) -> None:
         path = ("tokens", number)
@@ -130,8 +130,8 @@ class Access:
         if shape.name in self._named:
             self._validation.refuse(f"the name {shape.name!r} is taken", *path, "name")
         if not self._is_variable(*path, "key"):
-            told = "a key is never written here; write key: ${NAME}, and define that variable"
-            self._validation.refuse(told, *path, "key")
+            message = "a key is never written here; write key: ${NAME}, and define that variable"
+            self._validation.refuse(message, *path, "key")
         self._suspect(Secret(shape.key), *path, "key")
         file = self._directory / shape.scopes_file if shape.scopes_file else None
         scopes = self._scopes(file, shape.scopes_hash, number) if file else ()
@@ -152,22 +152,24 @@ class Access:
         if (shape.token is None) == (shape.secret_ref is None):
             self._validation.refuse("write token: ${NAME}, or secret_ref: NAME", *path)
         if shape.token is not None and not self._is_variable(*path, "token"):
-            told = "a token stands here for all to read; write token: ${NAME}"
-            self._validation.warn(told, *path, "token")
+            message = "a token stands here for all to read; write token: ${NAME}"
+            self._validation.warn(message, *path, "token")
         key = self._key(shape.token or "", *path, "token")
         self._suspect(key, *path, "token")
         if shape.secret_ref is not None:
             key = self.secret_of(shape.secret_ref, *path, "secret_ref")
         name = shape.name or f"api.auth.tokens[{number}]"
-        scopes = self._known(shape.scopes, *path, "scopes")
+        scopes = self._known_scopes(shape.scopes, *path, "scopes")
         place = self._validation.place(*path)
         self._of_api.append(TokenConfig(name=name, key=key, scopes=scopes, place=place))
 
     def _key(self, text: str, *path: str | int) -> Secret:
-        """Return a secret; one that kept the line end of its file is refused: no sender has it."""
+        """Return a secret; refuse a line break at either end, which no sender would have."""
         if text.strip("\r\n") != text:
-            told = "it begins or ends with a line break; leave that out, as NAME=$(cat FILE) does"
-            self._validation.refuse(told, *path)
+            message = (
+                "it begins or ends with a line break; leave that out, as NAME=$(cat FILE) does"
+            )
+            self._validation.refuse(message, *path)
         return Secret(text)
 
     def _is_variable(self, *path: str | int) -> bool:
@@ -183,31 +185,31 @@ class Access:
             return ()
         try:
             data = read_bytes(file, self._owners)
-            held = orjson.loads(data)
+            document = orjson.loads(data)
         except OSError as error:
             self._validation.refuse(f"can't read {file}: {error.strerror or error}", *path)
             return ()
         except orjson.JSONDecodeError as error:
             self._validation.refuse(f"{file} is no JSON: {error}", *path)
             return ()
-        found = self.files[os.path.abspath(file)] = hash_of(data)
-        if hash is not None and hash != _HASH + found:
-            told = f"{file} is not the one that this hash is of; it has {_HASH}{found}"
-            self._validation.refuse(told, "tokens", number, "scopes_hash")
-        if fault := compare(str(file), os.path.abspath(file), found, self._seal):
+        file_hash = self.files[os.path.abspath(file)] = hash_of(data)
+        if hash is not None and hash != _HASH + file_hash:
+            message = f"{file} is not the one that this hash is of; it has {_HASH}{file_hash}"
+            self._validation.refuse(message, "tokens", number, "scopes_hash")
+        if fault := compare(str(file), os.path.abspath(file), file_hash, self._seal):
             is_refused, run = self._demands.seal, self._validation
             (run.faults if is_refused else run.warnings).append(fault)
-        scopes = held.get("scopes") if isinstance(held, dict) else held
+        scopes = document.get("scopes") if isinstance(document, dict) else document
         if not isinstance(scopes, list) or not scopes:
             self._validation.refuse(f'{file} has no scopes; write {{"scopes": ["…"]}}', *path)
             return ()
-        return self._known([str(scope) for scope in scopes], *path)
+        return self._known_scopes([str(scope) for scope in scopes], *path)
 
-    def _known(self, scopes: list[str], *path: str | int) -> tuple[str, ...]:
+    def _known_scopes(self, scopes: list[str], *path: str | int) -> tuple[str, ...]:
         for scope in scopes:
             if scope not in SCOPES:
-                told = f"the scope {scope!r} is not known; write {', '.join(SCOPES)}"
-                self._validation.refuse(told, *path)
+                message = f"the scope {scope!r} is not known; write {', '.join(SCOPES)}"
+                self._validation.refuse(message, *path)
         return tuple(dict.fromkeys(scopes))
 
     def listen(self, listen: str, *path: str | int) -> str:
@@ -237,7 +239,7 @@ HEALTH_PATH = "/healthz"
 _STANDARD_END = "-signature"
 
 
-def webhooks(validation: Validation, access: Access) -> WebhooksConfig | None:
+def webhooks(validation: Validation, access: AccessReader) -> WebhooksConfig | None:
     """Return the listener of webhooks, None where there is none.
 
     Args:
@@ -249,18 +251,18 @@ def webhooks(validation: Validation, access: Access) -> WebhooksConfig | None:
     validation.keys(("listen", "endpoints"), "webhooks")
     listen = str(validation.at("webhooks", "listen") or WebhooksConfig().listen)
     access.listen(listen, "webhooks", "listen")
-    found: dict[str, WebhookEndpoint] = {}
+    endpoints: dict[str, WebhookEndpoint] = {}
     for number in range(len(validation.list("webhooks", "endpoints"))):
         path = ("webhooks", "endpoints", number)
         shape = validation.shaped(EndpointShape, *path)
         if shape is not None:
-            _check(validation, shape, found, path)
-            found.setdefault(shape.path, _endpoint(validation, access, shape, path))
-    return WebhooksConfig(listen=listen, endpoints=tuple(found.values()))
+            _check(validation, shape, endpoints, path)
+            endpoints.setdefault(shape.path, _endpoint(validation, access, shape, path))
+    return WebhooksConfig(listen=listen, endpoints=tuple(endpoints.values()))
 
 
 def _endpoint(
-    validation: Validation, access: Access, shape: EndpointShape, path: TreePath
+    validation: Validation, access: AccessReader, shape: EndpointShape, path: TreePath
 ) -> WebhookEndpoint:
     previous = None
     if shape.previous_secret_ref is not None:
@@ -290,7 +292,7 @@ def _endpoint(
 
 def _secret(
     validation: Validation,
-    access: Access,
+    access: AccessReader,
     shape: EndpointShape,
     name: str,
     path: TreePath,
@@ -314,34 +316,36 @@ def _check(
 ) -> None:
     if shape.path in others or shape.path == HEALTH_PATH:
         validation.refuse(f"the path {shape.path} is taken", *path, "path")
-    elif (name := shape.name or shape.path.strip("/")) in {each.name for each in others.values()}:
+    elif (name := shape.name or shape.path.strip("/")) in {
+        endpoint.name for endpoint in others.values()
+    }:
         validation.refuse(f"the name {name!r} is taken", *path, "name")
     _check_target(validation, shape, path)
     if shape.signature_format == "plain" and shape.replay_window is not None:
-        told = "a plain signature signs no time; leave replay_window out, or write"
-        validation.refuse(f"{told} signature_format: standard or stripe", *path, "replay_window")
+        message = "a plain signature signs no time; leave replay_window out, or write"
+        validation.refuse(f"{message} signature_format: standard or stripe", *path, "replay_window")
     if shape.signature_format != "plain" and shape.signature_prefix is not None:
-        told = "this signature_format has no prefix; leave signature_prefix out"
-        validation.refuse(told, *path, "signature_prefix")
+        message = "this signature_format has no prefix; leave signature_prefix out"
+        validation.refuse(message, *path, "signature_prefix")
     named = shape.delivery_id
     if shape.signature_format != "plain" and named is not None and named.where == "header":
-        told = "a header is not signed, so that a request could be repeated under another id"
-        validation.refuse(f"{told}; write body:FIELD, or leave it out", *path, "delivery_id")
+        message = "a header is not signed, so that a request could be repeated under another id"
+        validation.refuse(f"{message}; write body:FIELD, or leave it out", *path, "delivery_id")
     header = shape.signature_header.lower()
     if shape.signature_format == "standard" and not header.endswith(_STANDARD_END):
-        told = f"{shape.signature_header!r} does not end in -signature; write webhook-signature"
-        validation.refuse(told, *path, "signature_header")
+        message = f"{shape.signature_header!r} does not end in -signature; write webhook-signature"
+        validation.refuse(message, *path, "signature_header")
 
 
 def _check_target(validation: Validation, shape: EndpointShape, path: TreePath) -> None:
     has_type = shape.event_type is not None or shape.event_type_from is not None
     if shape.plugin is None and shape.pipeline is None and not has_type:
-        told = "'plugin' is missing; write plugin: NAME, pipeline: NAME or event_type: TYPE"
-        validation.refuse(told, *path)
+        message = "'plugin' is missing; write plugin: NAME, pipeline: NAME or event_type: TYPE"
+        validation.refuse(message, *path)
     if shape.plugin is not None and shape.pipeline is not None:
         validation.refuse("write plugin or pipeline, not both", *path, "pipeline")
     if shape.pipeline is not None and has_type:
-        told = "a pipeline has the type of its `on`; leave event_type and event_type_from out"
-        validation.refuse(told, *path, "pipeline")
+        message = "a pipeline has the type of its `on`; leave event_type and event_type_from out"
+        validation.refuse(message, *path, "pipeline")
     if shape.command is not None and shape.plugin is None:
         validation.refuse("command is of a plugin; write plugin: NAME", *path, "command")

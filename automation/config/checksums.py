@@ -1,8 +1,9 @@
 """The seal of a configuration: `.checksums`, with the BLAKE3 hash of each file by absolute path.
 
-Files of tokens, webhooks and scopes must be sealed, and as they were sealed. So must be all that is
-said of tokens and webhooks, wherever it stands: it has a hash of its own. Any other change is a
-warning, unless the configuration asks for more. Ductile's own seals lack that hash, and are read.
+Files of tokens, webhooks and scopes must be sealed and unchanged. The settings of tokens and
+webhooks have a hash of their own, whichever file has them, and must be unchanged too. Any other
+change is a warning, unless the configuration asks for more. Ductile's own seals lack the second
+hash and are accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...schema.directory.file_trust import Owners
-    from .sources import Source
+    from .sources import SourceFile
     from .yaml_tree import Tree
 
 #: The file of the seal, in the folder of the configuration.
@@ -34,13 +35,13 @@ NAME = ".checksums"
 VERSION = 2
 
 _SECURE_NAMES = ("tokens.yaml", "webhooks.yaml")
-#: After the path of the first file, the entry for who may come in, as all files together say it.
+#: Appended to the path of the first file: the entry with the hash of all access settings.
 ACCESS = "#access"
 
 _ASK = "look at what changed, then seal it by 'bus config lock'"
 
 
-def is_secure(source: Source, is_root: bool = False) -> bool:
+def is_secure(source: SourceFile, is_root: bool = False) -> bool:
     """Tell whether a file must be sealed: tokens or webhooks stand in it.
 
     Args:
@@ -83,36 +84,36 @@ def compare(name: str, path: str, hash: str, seal: Mapping[str, str]) -> Fault |
     return Fault(name, 0, "", f"this file {what} in {NAME}; {_ASK}")
 
 
-def access_fault(root: Source, tree: Map, seal: Mapping[str, str]) -> Fault | None:
+def access_fault(root: SourceFile, tree: Map, seal: Mapping[str, str]) -> Fault | None:
     """Return the fault of tokens or webhooks that are not as they were sealed, or None.
 
     Args:
         root: the first file.
-        tree: what all files say together, its variables not filled.
+        tree: the merged settings of all files, with unfilled variables.
         seal: the sealed hashes.
     """
     if not seal:
         return None
     sealed = seal.get(os.path.abspath(root.path) + ACCESS)
-    if sealed is None:  # an older seal: only a file that is as it was can be told to say the same
+    if sealed is None:  # an older seal: only an unchanged file is known to say the same
         is_same = not _access(root.tree) or compare("", root.path, root.hash, seal) is None
     else:
         is_same = sealed == access_hash(tree)
     if is_same:
         return None
-    told = f"its tokens, scopes or webhooks are not as they were sealed in {NAME}; {_ASK}"
-    return Fault(root.name, 0, "", told)
+    message = f"its tokens, scopes or webhooks are not as they were sealed in {NAME}; {_ASK}"
+    return Fault(root.name, 0, "", message)
 
 
 def access_hash(tree: Map) -> str:
-    """Return the hash of what a configuration says of who may come in."""
+    """Return the hash of a configuration's tokens, webhooks and API tokens."""
     return hash_of(orjson.dumps(_access(tree), option=orjson.OPT_SORT_KEYS))
 
 
 def _access(tree: Map) -> dict[str, Tree]:
     api = tree.get("api")
-    found = {name: tree[name] for name in ("tokens", "webhooks") if name in tree}
-    return found | ({"auth": api["auth"]} if isinstance(api, Map) and "auth" in api else {})
+    access = {name: tree[name] for name in ("tokens", "webhooks") if name in tree}
+    return access | ({"auth": api["auth"]} if isinstance(api, Map) and "auth" in api else {})
 
 
 def unsealed(directory: Path) -> Fault:
@@ -120,29 +121,29 @@ def unsealed(directory: Path) -> Fault:
     return Fault(str(directory / NAME), 0, "", f"the files here are not sealed; {_ASK}")
 
 
-def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
-    """Return all hashes that a seal has: of what was read, of who may come in, of scopes."""
-    found = {source.path: source.hash for source in sources}
+def hashes_of(sources: list[SourceFile], directory: Path) -> dict[str, str]:
+    """Return all hashes of a seal: of files that were read, access settings, files of scopes."""
+    hashes = {source.path: source.hash for source in sources}
     if sources:
         tree = Map()
         for source in sources:
             graft(tree, source.tree, [])
-        found[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
+        hashes[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
         for name in _files_of_scopes(tree, directory):
-            with suppress(OSError, ValueError):  # the check says of each token why not
-                found[name] = hash_of(read_bytes(name))
+            with suppress(OSError, ValueError):  # the check reports the unreadable file
+                hashes[name] = hash_of(read_bytes(name))
     for path in sorted((directory / "scopes").glob("*.json")):
-        found[os.path.abspath(path)] = hash_of(read_bytes(path))
-    return found
+        hashes[os.path.abspath(path)] = hash_of(read_bytes(path))
+    return hashes
 
 
 def _files_of_scopes(tree: Map, directory: Path) -> list[str]:
     """Return the files of scopes that tokens name, wherever they are."""
     tokens = tree.get("tokens")
     entries = (
-        [each for each in tokens if isinstance(each, Map)] if isinstance(tokens, Items) else []
+        [entry for entry in tokens if isinstance(entry, Map)] if isinstance(tokens, Items) else []
     )
-    names = [each.get("scopes_file") for each in entries]
+    names = [entry.get("scopes_file") for entry in entries]
     return sorted({os.path.abspath(directory / name) for name in names if isinstance(name, str)})
 
 

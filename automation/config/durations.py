@@ -1,6 +1,6 @@
 """Forms of values in a configuration: durations, sizes, rates, times, cron expressions.
 
-A value that has no such form raises a ValueError that names it and the form to write.
+A value of another form raises a ValueError that names the value and the expected form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .snapshot import PartOf, Rate, Window
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _CronField:
     """The form of a field.
 
     Attributes:
@@ -34,17 +34,17 @@ class _Form:
 
 
 _FORMS = (
-    _Form("minute", 0, 59, "0 to 59"),
-    _Form("hour", 0, 23, "0 to 23"),
-    _Form("day-of-month", 1, 31, "1 to 31"),
-    _Form(
+    _CronField("minute", 0, 59, "0 to 59"),
+    _CronField("hour", 0, 23, "0 to 23"),
+    _CronField("day-of-month", 1, 31, "1 to 31"),
+    _CronField(
         "month",
         1,
         12,
         "1 to 12, or jan to dec",
         ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     ),
-    _Form(
+    _CronField(
         "day-of-week",
         0,
         7,
@@ -79,10 +79,10 @@ class CronFields:
         text: the expression, with one space between its fields.
         minutes, hours, days, months: the values.
         weekdays: the days of the week, Sunday is 0.
-        needs_both_days: whether the day of the month and that of the week must both fit; else one
-            of them is enough.
-        follows_real_time: whether the clock's skipped and repeated times are its own: the minutes
-            or the hours begin with `*`.
+        needs_both_days: whether the day of the month and the day of the week must both match;
+            otherwise either is enough.
+        follows_real_time: whether times that the clock skips or repeats are skipped or repeated
+            too: the minutes or the hours begin with `*`.
     """
 
     text: str
@@ -147,7 +147,7 @@ def _wrong_count(text: str, count: int) -> str:
     )
 
 
-def _values(text: str, form: _Form, part: str) -> tuple[int, ...]:
+def _values(text: str, form: _CronField, part: str) -> tuple[int, ...]:
     """Return the values of a field, in order."""
     values: set[int] = set()
     for term in part.lower().split(","):
@@ -158,7 +158,7 @@ def _values(text: str, form: _Form, part: str) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def _values_of_term(form: _Form, term: str) -> range:
+def _values_of_term(form: _CronField, term: str) -> range:
     """Return the values of a term; none where it is wrong."""
     match = _TERM.fullmatch(term)
     if match is None:
@@ -174,7 +174,7 @@ def _values_of_term(form: _Form, term: str) -> range:
     return range(low, high + 1, step) if is_within and step else range(0)
 
 
-def _value(form: _Form, text: str) -> int:
+def _value(form: _CronField, text: str) -> int:
     """Return the value of a number or a name; -1 where it is neither."""
     if text.isdigit():
         return int(text)
@@ -251,9 +251,9 @@ def interval_s(text: str) -> float:
 
 def size_bytes(text: str) -> int:
     """Return the bytes of a positive size such as ``1MB``; a KB has 1,024."""
-    if found := _SIZE.fullmatch(text):
-        exponent = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3}[(found[2] or "").upper()[:1]]
-        size: int = int(found[1]) * 1024**exponent
+    if match := _SIZE.fullmatch(text):
+        exponent = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3}[(match[2] or "").upper()[:1]]
+        size: int = int(match[1]) * 1024**exponent
         if 0 < size < 1 << 63:
             return size
     raise ValueError(f"{text!r} is not a positive size; write bytes, or one such as 64KB or 1MB")
@@ -261,24 +261,24 @@ def size_bytes(text: str) -> int:
 
 def rate_of(text: str) -> Rate:
     """Return the rate of ``10/s``, ``60/m`` or ``1000/h``."""
-    if (found := _RATE.fullmatch(text)) and int(found[1]):
-        return Rate(int(found[1]), _UNITS[found[2]])
+    if (match := _RATE.fullmatch(text)) and int(match[1]):
+        return Rate(int(match[1]), _UNITS[match[2]])
     raise ValueError(f"{text!r} is no rate; write one such as 10/s, 60/m or 1000/h")
 
 
 def part_of(text: str) -> PartOf:
     """Return the part of a request that ``header:NAME`` or ``body:FIELD`` names."""
-    if found := _PART_OF.fullmatch(text):
-        return PartOf("header", found[1]) if found[1] else PartOf("body", found[2])
+    if match := _PART_OF.fullmatch(text):
+        return PartOf("header", match[1]) if match[1] else PartOf("body", match[2])
     raise ValueError(f"{text!r} is no part of a request; write header:NAME or body:FIELD")
 
 
 def window(start: str, end: str) -> Window:
-    """Return the window between two times of day, of which the second may be of the next day."""
-    found = Window(_minute(start), _minute(end))
-    if found.start_minute == found.end_minute:
+    """Return the window between two times of day; an end before the start is on the next day."""
+    span = Window(_minute(start), _minute(end))
+    if span.start_minute == span.end_minute:
         raise ValueError(f"the window begins and ends at {start}; write two different times")
-    return found
+    return span
 
 
 def window_of(text: str) -> Window:
@@ -289,17 +289,17 @@ def window_of(text: str) -> Window:
     return window(start.strip(), end.strip())
 
 
-def weekday(given: str) -> int:
+def weekday(text: str) -> int:
     """Return the weekday of a name (``saturday``, ``sat``) or a number, as cron counts: 0 Sunday.
 
     The number 7 is Sunday, too.
     """
-    if given in {"0", "1", "2", "3", "4", "5", "6", "7"}:
-        return int(given) % 7
+    if text in {"0", "1", "2", "3", "4", "5", "6", "7"}:
+        return int(text) % 7
     for number, name in enumerate(_DAYS):
-        if given.lower() in (name, name[:3]):
+        if text.lower() in (name, name[:3]):
             return number
-    raise ValueError(f"{given!r} is not a weekday; write a name such as saturday, or 0 to 6")
+    raise ValueError(f"{text!r} is not a weekday; write a name such as saturday, or 0 to 6")
 
 
 def point_ms(text: str) -> int:
@@ -316,7 +316,7 @@ def point_ms(text: str) -> int:
 
 
 def _minute(text: str) -> int:
-    found = _CLOCK.fullmatch(text)
-    if not found:
+    match = _CLOCK.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a time of day; write one such as 08:00")
-    return int(found[1]) * 60 + int(found[2])
+    return int(match[1]) * 60 + int(match[2])

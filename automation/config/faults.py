@@ -17,7 +17,7 @@ EX_CONFIG = 78
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One thing that is wrong, or that an operator should hear of.
+    """A fault or a warning of a configuration.
 
     Attributes:
         file: the file, as it was named.
@@ -37,11 +37,11 @@ class Fault:
 
 
 class ConfigFaults(AckbusError):
-    """A configuration is refused as a whole, and whatever was in force stays.
+    """The configuration is refused as a whole; the active one stays in force.
 
     Attributes:
         faults: every fault, in the order of the files and lines.
-        warnings: what an operator should hear of beside.
+        warnings: what an operator should know besides.
     """
 
     exit_code = EX_CONFIG
@@ -57,25 +57,25 @@ class ConfigFaults(AckbusError):
 def without_values(
     faults: Iterable[Fault], plain: Iterable[Fault], values: Iterable[str]
 ) -> list[Fault]:
-    """Return faults whose messages repeat nothing of what variables hold.
+    """Return faults whose messages contain no part of a variable's value.
 
     Args:
         faults: of a configuration whose variables were filled.
-        plain: of the same one with its variables as they stand in the files.
-        values: what the variables hold.
+        plain: of the same configuration with unfilled variables.
+        values: the values of the variables.
     """
-    known = set(plain)
-    held = list(values)
+    unfilled = set(plain)
+    secrets = list(values)
     return [
-        _hidden(each, known)
-        if each not in known and any(shares_piece(each.message, value) for value in held)
-        else each
-        for each in faults
+        _hidden(fault, unfilled)
+        if fault not in unfilled and any(shares_piece(fault.message, value) for value in secrets)
+        else fault
+        for fault in faults
     ]
 
 
 def shares_piece(text: str, value: str) -> bool:
-    """Whether a text may repeat a part of a value: it has three characters in a row of it."""
+    """Whether a text shares three characters in a row with a value, so may reveal a part of it."""
     folded = text.casefold()
     return any(piece in folded for piece in _pieces(value) if piece)
 
@@ -89,20 +89,22 @@ def _pieces(text: str) -> set[str]:
     return {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)} or {text}
 
 
-def _hidden(fault: Fault, known: set[Fault]) -> Fault:
-    """Return a fault in the words that it has where nothing is filled."""
+def _hidden(fault: Fault, unfilled: set[Fault]) -> Fault:
+    """Return a fault with the message that it has when no variable is filled."""
     place = (fault.file, fault.line, fault.path)
-    plain = sorted(each.message for each in known if (each.file, each.line, each.path) == place)
-    told = "what a variable holds is refused here"
-    return replace(fault, message=f"{told}: {plain[0]}" if plain else told)
+    plain = sorted(
+        other.message for other in unfilled if (other.file, other.line, other.path) == place
+    )
+    message = "the value of a variable is refused here"
+    return replace(fault, message=f"{message}: {plain[0]}" if plain else message)
 
 
-def near(given: str, known: Iterable[str]) -> str:
+def near(name: str, names: Iterable[str]) -> str:
     """Return ``; did you mean …?`` for a name that is close to known ones, or "".
 
     Args:
-        given: a name that is not known.
-        known: those that are.
+        name: a name that is not among them.
+        names: the names that exist.
     """
-    matches = get_close_matches(given, list(known), n=2, cutoff=0.7)
+    matches = get_close_matches(name, list(names), n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

@@ -22,7 +22,7 @@ class Frozen(dict[str, _Value]):
     __slots__ = ()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("a configuration that was taken does not change")
+        raise TypeError("a loaded configuration can't be changed")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
@@ -32,19 +32,19 @@ class Frozen(dict[str, _Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place of something in the files: for faults that are found later."""
+class SourceLocation:
+    """Where a setting stands in the configuration files, for faults that are found later."""
 
     file: str
     line: int
     path: str
 
     def fault(self, message: str) -> Fault:
-        """Return a fault of what stands here."""
+        """Return a fault at this location."""
         return Fault(self.file, self.line, self.path, message)
 
 
-NOWHERE = Place("", 0, "")
+NOWHERE = SourceLocation("", 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class Secret:
         return "[REDACTED]"
 
 
-#: The plugin under whose name conditions of steps are recorded, and what it publishes of each: that
-#: it holds, or does not. No plugin has its name, which has a dot.
+#: The pseudo-plugin that records conditions of steps, and the events that it publishes: a condition
+#: holds, or does not. Names of real plugins have no dot.
 SWITCH = "core.switch"
 SWITCH_EVENTS = {True: "ductile.switch.true", False: "ductile.switch.false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Each event of this type, of this plugin, makes a job of that command.
+    """Each event of this type from this plugin makes a job of that command.
 
-    `broadcast` also tells everybody of the event, instead of the automation alone.
+    `broadcast` sends the event to everybody, not only to the automation.
     """
 
     source: str
@@ -79,12 +79,12 @@ class Route:
     to: str
     command: str = "handle"
     broadcast: bool = False
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A comparison of what a dotted path of payload, context or config leads to."""
+    """A comparison of the value at a dotted path of payload, context or config."""
 
     path: str
     op: str
@@ -116,8 +116,8 @@ Condition = Predicate | AllOf | AnyOf | Not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A step of a pipeline: exactly one of uses, call, steps, split and relay is set.
+class PipelineStep:
+    """A step of a pipeline: exactly one of uses, call, steps and split is set.
 
     Attributes:
         uses: a plugin, or plugin.command.
@@ -132,14 +132,14 @@ class Step:
     id: str | None = None
     uses: str | None = None
     call: str | None = None
-    steps: tuple[Step, ...] = ()
-    split: tuple[Step, ...] = ()
+    steps: tuple[PipelineStep, ...] = ()
+    split: tuple[PipelineStep, ...] = ()
     with_: Mapping[str, str] = field(default_factory=Frozen)
     baggage: Mapping[str, str] = field(default_factory=Frozen)
     baggage_from: str | None = None
     namespace: str | None = None
     condition: Condition | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     @property
     def plugin(self) -> str:
@@ -154,12 +154,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Steps with a name, which an event or the end of a job begins.
+    """A named list of steps, started by an event or by the end of a job.
 
     Attributes:
         on: the type of event; None where `on_hook` names a signal.
         from_plugin: the one plugin whose events begin it; None is any.
-        max_depth: the author's own bound of hops; 0 is none, None is the usual one.
+        max_depth: the author's limit of hops; 0 is no limit, None is the default.
         timeout_s: how long a synchronous caller waits.
     """
 
@@ -171,5 +171,5 @@ class Pipeline:
     max_depth: int | None = None
     execution_mode: Literal["async", "synchronous"] = "async"
     timeout_s: float = 30.0
-    steps: tuple[Step, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    steps: tuple[PipelineStep, ...] = ()
+    place: SourceLocation = field(default=NOWHERE, compare=False)

@@ -1,4 +1,4 @@
-"""Taking a configuration: read, verify, graft, fill, check, freeze. All of it, or nothing."""
+"""Loading a configuration: read, verify, merge, fill variables, check, freeze; all or nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .access_settings import Access, webhooks
+from .access_settings import AccessReader, webhooks
 from .checksums import access_fault, compare, is_secure, read_seal, unsealed
 from .faults import ConfigFaults, Fault, without_values
 from .flows import Frozen, Secret
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .sources import Origin, Sources
-    from .yaml_tree import Filling
+    from .yaml_tree import FilledTree
 
 # Demands on a configuration: what must hold of it before it is taken, beside its form.
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Things that are refused, and not only told.
+    """What is refused instead of only reported.
 
     Attributes:
         variables: a variable that is not defined.
@@ -42,10 +42,10 @@ class Demands:
     plugins: bool = False
 
 
-#: For what acts by a configuration, and for a check.
+#: For commands that act on a configuration, and for a check.
 TO_ACT = Demands()
 
-#: For what only looks: it has no secrets, and shows what is there.
+#: For commands that only show a configuration, and have no secrets.
 TO_LOOK = Demands(variables=False, seal=False)
 
 #: The keys of the top. Those of Ductile that have no effect here are warned of.
@@ -71,8 +71,8 @@ def load(
     Args:
         directory: the folder, or its `config.yaml` under another name.
         environ: where variables are looked for, before the files that the configuration names.
-        origin: how far it is this user's own: where it may not act, no variable is filled.
-        demands: what is refused, and not only told.
+        origin: how far the configuration is trusted; without `may_act` no variable is filled.
+        demands: what is refused instead of only reported.
 
     Raises:
         ConfigFaults: something is wrong; it has every fault.
@@ -91,7 +91,7 @@ def load(
         validation.faults = without_values(validation.faults, plain.faults, values)
         validation.warnings = without_values(validation.warnings, plain.warnings, values)
         config = replace(config, warnings=tuple(sorted(set(validation.warnings))))
-    paths = {fault.path for fault in filling.faults}  # what is not filled has no other fault
+    paths = {fault.path for fault in filling.faults}  # an unfilled value has no other fault
     faults = [fault for fault in validation.faults if fault.path not in paths or not fault.path]
     needs_variables = origin.may_act and demands.variables
     faults += sources.faults + (filling.faults if needs_variables else [])
@@ -101,7 +101,7 @@ def load(
 
 
 def _taken(
-    sources: Sources, raw: Map, seal: Mapping[str, str], filling: Filling, demands: Demands
+    sources: Sources, raw: Map, seal: Mapping[str, str], filling: FilledTree, demands: Demands
 ) -> tuple[Config, Validation]:
     """Return a configuration as it was filled, and the run over it with its faults."""
     root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
@@ -113,12 +113,12 @@ def _taken(
 
 def _environment(sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:
     """Return all variables; those of the environment itself win."""
-    found: dict[str, str] = {}
+    from_files: dict[str, str] = {}
     for name, text in sources.variables:
         variables, faults = environment_of(text, name)
-        found.update(variables)
+        from_files.update(variables)
         sources.faults += faults
-    return {**found, **environ}
+    return {**from_files, **environ}
 
 
 def _assemble(
@@ -126,7 +126,7 @@ def _assemble(
     raw: Map,
     sources: Sources,
     seal: Mapping[str, str],
-    filling: Filling,
+    filling: FilledTree,
     demands: Demands,
 ) -> Config:
     validation.keys(_KEYS)
@@ -135,11 +135,11 @@ def _assemble(
         if validation.at(key) is not None:
             validation.warn(why, key)
     service = _service(validation, sources.directory)
-    told = _verify(sources, raw, seal, service.admission)
-    (validation.faults if demands.seal else validation.warnings).extend(told)
-    _warn_of_drift(validation, sources, seal, told)
+    integrity_faults = _verify(sources, raw, seal, service.admission)
+    (validation.faults if demands.seal else validation.warnings).extend(integrity_faults)
+    _warn_of_drift(validation, sources, seal, integrity_faults)
     _check_links(validation, sources, service.allow_symlinks)
-    access = Access(validation, raw, sources, seal, demands)
+    access = AccessReader(validation, raw, sources, seal, demands)
     tokens = access.tokens()
     files = {source.path: source.hash for source in sources.files} | access.files
     return Config(
@@ -172,9 +172,9 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
     if shape.strict_mode:
         validation.warn("write service.admission, whose gates it opens", "service", "strict_mode")
     if "job_queue_retention" in shape.model_fields_set:
-        told = "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
-        validation.warn(told, "service", "job_queue_retention")
-    admission = {name: each or shape.strict_mode for name, each in shape.admission}
+        message = "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
+        validation.warn(message, "service", "job_queue_retention")
+    admission = {name: is_on or shape.strict_mode for name, is_on in shape.admission}
     return ServiceConfig(
         name=shape.name,
         tick_interval_s=shape.tick_interval,
@@ -196,20 +196,20 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
 def _verify(
     sources: Sources, raw: Map, seal: Mapping[str, str], admission: AdmissionConfig
 ) -> list[Fault]:
-    """Return a fault for each file that must be as it was sealed and is not."""
+    """Return a fault for each file that must be unchanged since it was sealed and is not."""
     is_strict = admission.fail_on_drift or admission.verify_integrity_on_boot
-    found = [
+    faults = [
         compare(source.name, source.path, source.hash, seal)
         for number, source in enumerate(sources.files)
         if is_strict or is_secure(source, is_root=number == 0)
     ]
     if sources.files and not sources.faults:  # else it is not known what all of them say
-        found.append(access_fault(sources.files[0], raw, seal))
-    return [fault for fault in found if fault is not None]
+        faults.append(access_fault(sources.files[0], raw, seal))
+    return [fault for fault in faults if fault is not None]
 
 
 def _warn_of_drift(
-    validation: Validation, sources: Sources, seal: Mapping[str, str], told: list[Fault]
+    validation: Validation, sources: Sources, seal: Mapping[str, str], integrity_faults: list[Fault]
 ) -> None:
     """Warn of the other files that are not as they were sealed, and of a folder without a seal."""
     if not seal:
@@ -217,7 +217,7 @@ def _warn_of_drift(
         return
     for source in sources.files:
         fault = compare(source.name, source.path, source.hash, seal)
-        if fault is not None and fault not in told:
+        if fault is not None and fault not in integrity_faults:
             validation.warnings.append(fault)
 
 
@@ -226,13 +226,13 @@ def _check_links(validation: Validation, sources: Sources, allowed: bool) -> Non
         if allowed:
             validation.warnings.append(Fault(*spot, "", f"{link} is a symlink"))
         else:
-            told = "name the file itself, or set service.allow_symlinks: true"
-            validation.faults.append(Fault(*spot, "", f"{link} is a symlink; {told}"))
+            advice = "name the file itself, or set service.allow_symlinks: true"
+            validation.faults.append(Fault(*spot, "", f"{link} is a symlink; {advice}"))
 
 
 def _plugin_roots(validation: Validation, directory: Path) -> tuple[Path, ...]:
     """Return the folders of plugins, each once, in their order."""
-    found: dict[str, Path] = {}
+    roots: dict[str, Path] = {}
     for number, entry in enumerate(validation.list("plugin_roots")):
         if not isinstance(entry, str) or not entry:
             validation.refuse("write the path of a folder", "plugin_roots", number)
@@ -244,5 +244,5 @@ def _plugin_roots(validation: Validation, directory: Path) -> tuple[Path, ...]:
             continue
         if not os.path.isdir(root):  # pathlib's raises where a name is too long
             validation.warn(f"there is no folder {root}", "plugin_roots", number)
-        found.setdefault(os.path.realpath(root), root)
-    return tuple(found.values())
+        roots.setdefault(os.path.realpath(root), root)
+    return tuple(roots.values())

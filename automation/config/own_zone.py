@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from ...schema.errors import InvalidInput
 from .reading import read_bytes
 
-# Time zones by their names, but for those that no clock of ours goes by.
+# Time zones by name, without those that count leap seconds.
 
-#: The zones of clocks that count leap seconds, which Python reads, and shows at wrong hours.
+#: Zones that count leap seconds: Python reads them, but shows wrong hours.
 _WITH_LEAP_SECONDS = "right/"
 
 #: Where a file of a zone tells how many leap seconds it has: four bytes of its header.
@@ -55,7 +55,7 @@ _UNREADABLE = (ZoneInfoNotFoundError, ValueError, OSError, IndexError, struct.er
 
 
 def own_zone() -> ZoneInfo:
-    """Return the zone of this process: that of TZ, else of /etc/localtime; UTC without either.
+    """Return the zone of this process: from TZ, else from /etc/localtime; UTC without either.
 
     Raises:
         InvalidInput: it can't be read.

@@ -8,7 +8,7 @@ import orjson
 
 from ...schema.errors import InvalidInput
 from .faults import near
-from .flows import SWITCH, AllOf, AnyOf, Frozen, Not, Pipeline, Predicate, Route, Step
+from .flows import SWITCH, AllOf, AnyOf, Frozen, Not, Pipeline, PipelineStep, Predicate, Route
 from .own_zone import own_zone
 from .reading import hash_of
 from .shapes import PipelineShape, PluginShape, RouteShape, ScheduleShape
@@ -35,13 +35,13 @@ def plugin_settings(validation: Validation, max_workers: int) -> dict[str, Plugi
         validation: a run over the configuration, which takes the faults.
         max_workers: the most that a plugin's `parallelism` may be.
     """
-    found = {}
+    settings = {}
     for name in validation.map("plugins"):
         if not _is_name(name):
             validation.refuse(f"{name!r}: write letters, digits, _ and -", "plugins", name)
         elif (plugin := _plugin(validation, name, max_workers)) is not None:
-            found[name] = plugin
-    return found
+            settings[name] = plugin
+    return settings
 
 
 def _is_name(name: str) -> bool:
@@ -51,7 +51,7 @@ def _is_name(name: str) -> bool:
 def frozen(value: Any) -> Any:
     """Return a JSON value that does not change."""
     if isinstance(value, dict):
-        return Frozen({key: frozen(each) for key, each in value.items()})
+        return Frozen({key: frozen(member) for key, member in value.items()})
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
@@ -62,8 +62,8 @@ def _plugin(validation: Validation, name: str, max_workers: int) -> PluginConfig
     if shape is None:
         return None
     if shape.parallelism is not None and shape.parallelism > max_workers:
-        told = f"write at most {max_workers}, which is service.max_workers"
-        validation.refuse(told, *path, "parallelism")
+        message = f"write at most {max_workers}, which is service.max_workers"
+        validation.refuse(message, *path, "parallelism")
     limits = shape.limits
     return PluginConfig(
         name=name,
@@ -93,7 +93,7 @@ def _plugin(validation: Validation, name: str, max_workers: int) -> PluginConfig
 
 
 def _retry(validation: Validation, shape: PluginShape, name: str) -> RetryConfig:
-    """Return how a plugin's jobs are tried again; `max_attempts` beside `retry` is an old place."""
+    """Return the retry settings of a plugin; `max_attempts` beside `retry` is an old form."""
     if shape.retry is not None:
         if shape.max_attempts is not None:
             validation.refuse("it stands in retry, too", "plugins", name, "max_attempts")
@@ -104,31 +104,31 @@ def _retry(validation: Validation, shape: PluginShape, name: str) -> RetryConfig
 
 
 def _schedules(validation: Validation, plugin: str) -> tuple[ScheduleEntry, ...]:
-    found: list[ScheduleEntry] = []
+    entries: list[ScheduleEntry] = []
     for number in range(len(validation.list("plugins", plugin, "schedules"))):
         path = ("plugins", plugin, "schedules", number)
         shape = validation.shaped(ScheduleShape, *path)
         if shape is None:
             continue
-        if any(each.id == shape.id for each in found):
-            told = f"the id {shape.id!r} is taken; give each schedule of a plugin its own"
-            validation.refuse(told, *path)
+        if any(entry.id == shape.id for entry in entries):
+            message = f"the id {shape.id!r} is taken; give each schedule of a plugin its own"
+            validation.refuse(message, *path)
         _check_kind(validation, shape, path)
         if shape.command == "handle":
-            told = "'handle' answers events and has no times; schedule poll, or write a route"
-            validation.refuse(told, *path, "command")
+            message = "'handle' answers events and has no times; schedule poll, or write a route"
+            validation.refuse(message, *path, "command")
         if shape.preferred_window is not None:
-            told = "times outside of it are moved to its next start, here; Ductile ignores it"
-            validation.warn(told, *path, "preferred_window")
-        found.append(_entry(validation, plugin, shape, path))
-        _check_own_zone(validation, found[-1], path)
-    return tuple(found)
+            message = "times outside of it are moved to its next start, here; Ductile ignores it"
+            validation.warn(message, *path, "preferred_window")
+        entries.append(_entry(validation, plugin, shape, path))
+        _check_own_zone(validation, entries[-1], path)
+    return tuple(entries)
 
 
 def _check_own_zone(
     validation: Validation, entry: ScheduleEntry, path: tuple[str | int, ...]
 ) -> None:
-    """Refuse a schedule that goes by the clock of a machine whose time zone can't be read."""
+    """Refuse a schedule in the machine's own time zone if that can't be read."""
     goes_by_clock = entry.cron or entry.only_between or entry.not_on or entry.preferred_window
     if goes_by_clock and entry.timezone is None:
         try:
@@ -142,8 +142,8 @@ def _check_kind(validation: Validation, shape: ScheduleShape, path: tuple[str | 
     if not kinds:
         validation.refuse("it has no times; write one of every, cron, at and after", *path)
     elif len(kinds) > 1:
-        told = f"{' and '.join(kinds)} are two kinds of times; write one of them"
-        validation.refuse(told, *path, kinds[1])
+        message = f"{' and '.join(kinds)} are two kinds of times; write one of them"
+        validation.refuse(message, *path, kinds[1])
     if shape.jitter and kinds != ["every"]:
         validation.warn("jitter is for every; it has no effect here", *path, "jitter")
     if shape.every is not None and shape.jitter >= shape.every:
@@ -173,7 +173,7 @@ def _entry(
         catch_up_max=shape.catch_up_max,
         catch_up_age_s=shape.catch_up_age,
         if_running=shape.if_running,
-        hash=hash_of(orjson.dumps([times[each] for each in _TIMING]))[:16],
+        hash=hash_of(orjson.dumps([times[key] for key in _TIMING]))[:16],
         place=validation.place(*path),
         **times,
     )
@@ -200,7 +200,7 @@ _DURABLE = re.compile(r"[^.\s{}]+(\.[^.\s{}]+)*")
 
 def routes(validation: Validation) -> tuple[Route, ...]:
     """Return the routes that have no fault, in their order."""
-    found: dict[tuple[str, str, str, str], Route] = {}
+    routes_by_key: dict[tuple[str, str, str, str], Route] = {}
     for number in range(len(validation.list("routes"))):
         path = ("routes", number)
         if (shape := validation.shaped(RouteShape, *path)) is None:
@@ -217,30 +217,30 @@ def routes(validation: Validation) -> tuple[Route, ...]:
             place=validation.place(*path),
         )
         if route.broadcast and route.source == SWITCH:
-            validation.refuse("events of conditions are told to nobody else", *path, "broadcast")
+            validation.refuse("events of conditions can't be broadcast", *path, "broadcast")
         key = (route.source, route.event_type, route.to, route.command)
-        if first := found.get(key):
+        if first := routes_by_key.get(key):
             at = f"{first.place.file}:{first.place.line}"
             validation.warn(f"this route stands already, at {at}, and has no effect", *path)
         else:
-            found[key] = route
-    return tuple(found.values())
+            routes_by_key[key] = route
+    return tuple(routes_by_key.values())
 
 
 def pipelines(validation: Validation) -> tuple[Pipeline, ...]:
     """Return the pipelines that have no fault, in their order."""
-    found: dict[str, Pipeline] = {}
+    pipelines_by_name: dict[str, Pipeline] = {}
     for number in range(len(validation.list("pipelines"))):
         path = ("pipelines", number)
         if (shape := validation.shaped(PipelineShape, *path)) is None:
             continue
-        if first := found.get(shape.name):
+        if first := pipelines_by_name.get(shape.name):
             at = f"{first.place.file}:{first.place.line}"
             validation.refuse(f"the name {shape.name!r} is taken, at {at}", *path, "name")
         if (shape.on is None) == (shape.on_hook is None):
             validation.refuse("write on: EVENT, or on-hook: job.completed", *path)
         reader = _Steps(validation)
-        found[shape.name] = Pipeline(
+        pipelines_by_name[shape.name] = Pipeline(
             name=shape.name,
             on=shape.on,
             on_hook=shape.on_hook,
@@ -252,7 +252,7 @@ def pipelines(validation: Validation) -> tuple[Pipeline, ...]:
             steps=reader.steps(shape.steps, (*path, "steps")),
             place=validation.place(*path),
         )
-    return tuple(found.values())
+    return tuple(pipelines_by_name.values())
 
 
 class _Steps:
@@ -262,11 +262,11 @@ class _Steps:
         self._validation = validation
         self._ids: set[str] = set()
 
-    def steps(self, shapes: list[StepShape] | None, path: TreePath) -> tuple[Step, ...]:
+    def steps(self, shapes: list[StepShape] | None, path: TreePath) -> tuple[PipelineStep, ...]:
         numbered = enumerate(shapes or ())
         return tuple(self._step(shape, (*path, number)) for number, shape in numbered)
 
-    def _step(self, shape: StepShape, path: TreePath) -> Step:
+    def _step(self, shape: StepShape, path: TreePath) -> PipelineStep:
         refuse = self._validation.refuse
         kinds = [kind for kind in ("uses", "call", "steps", "split") if getattr(shape, kind)]
         if len(kinds) != 1:
@@ -276,13 +276,13 @@ class _Steps:
             if shape.id in self._ids:
                 refuse(f"the id {shape.id!r} is taken in this pipeline", *path, "id")
             self._ids.add(shape.id)
-        for key, given in (("with", shape.with_), ("baggage", shape.baggage)):
-            if given and shape.uses is None:
+        for key, setting in (("with", shape.with_), ("baggage", shape.baggage)):
+            if setting and shape.uses is None:
                 refuse(f"{key!r} belongs to a step that uses a plugin", *path, key)
         if len(path) > 2 * MAX_DEPTH:
             refuse(f"steps are nested more than {MAX_DEPTH} deep", *path)
         claims, source, namespace = self._baggage(shape.baggage, (*path, "baggage"))
-        return Step(
+        return PipelineStep(
             id=shape.id,
             uses=shape.uses,
             call=shape.call,
@@ -297,20 +297,20 @@ class _Steps:
         )
 
     def _baggage(
-        self, given: dict[str, str], path: TreePath
+        self, entries: dict[str, str], path: TreePath
     ) -> tuple[dict[str, str], str | None, str | None]:
         """Return the claims of a step, and the object that it claims whole, with its namespace."""
-        claims = dict(given)
+        claims = dict(entries)
         source, namespace = claims.pop("from", None), claims.pop("namespace", None)
         if (source is None) != (namespace is None):
-            told = "claim an object by both: from: payload.PATH and namespace: NAME"
-            self._validation.refuse(told, *path)
+            message = "claim an object by both: from: payload.PATH and namespace: NAME"
+            self._validation.refuse(message, *path)
         for key, value in [*claims.items(), *([("from", source)] if source else [])]:
             if not _DURABLE.fullmatch(key):
                 self._validation.refuse("write a dotted path, such as web.url", *path, key)
             if not _SOURCE.fullmatch(value):
-                told = f"{value!r} is no source; write payload.PATH or context.PATH"
-                self._validation.refuse(told, *path, key)
+                message = f"{value!r} is no source; write payload.PATH or context.PATH"
+                self._validation.refuse(message, *path, key)
         return claims, source, namespace
 
 
@@ -328,8 +328,8 @@ def _condition(
         return None
     forms = [key for key in ("path", "all", "any", "not_") if getattr(shape, key) is not None]
     if len(forms) != 1 or (forms != ["path"] and shape.op is not None):
-        told = "write one of: path with op and value, all: [...], any: [...], not: {...}"
-        validation.refuse(told, *path)
+        message = "write one of: path with op and value, all: [...], any: [...], not: {...}"
+        validation.refuse(message, *path)
         return None
     if depth > MAX_DEPTH:
         validation.refuse(f"conditions are nested more than {MAX_DEPTH} deep", *path)
@@ -339,15 +339,15 @@ def _condition(
     inner = shape.all or shape.any or ([shape.not_] if shape.not_ else [])
     key = forms[0].rstrip("_")
     parts = []
-    for number, each in enumerate(inner):
+    for number, inner_shape in enumerate(inner):
         below = (*path, key) if key == "not" else (*path, key, number)
-        parts.append(_condition(validation, each, roots, below, depth + 1))
-    found = tuple(part for part in parts if part is not None)
+        parts.append(_condition(validation, inner_shape, roots, below, depth + 1))
+    conditions = tuple(part for part in parts if part is not None)
     if not inner:
         validation.refuse("write at least one condition", *path, key)
     if key == "not":
-        return Not(found[0]) if found else None
-    return AllOf(found) if key == "all" else AnyOf(found)
+        return Not(conditions[0]) if conditions else None
+    return AllOf(conditions) if key == "all" else AnyOf(conditions)
 
 
 def _predicate(
@@ -356,11 +356,11 @@ def _predicate(
     assert shape.path is not None
     op, value = shape.op or "", shape.value
     if shape.path.split(".")[0] not in roots:
-        told = f"{shape.path!r} begins nowhere; write a path of {', '.join(roots)}"
-        validation.refuse(told, *path, "path")
+        message = f"{shape.path!r} begins nowhere; write a path of {', '.join(roots)}"
+        validation.refuse(message, *path, "path")
     if op not in OPERATORS:
-        told = f"{op!r} is no comparison{near(op, OPERATORS)}; write {', '.join(OPERATORS)}"
-        validation.refuse(told, *path, "op")
+        message = f"{op!r} is no comparison{near(op, OPERATORS)}; write {', '.join(OPERATORS)}"
+        validation.refuse(message, *path, "op")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if op in _NUMERIC and not is_number:
         validation.refuse(f"{op!r} compares numbers; write one", *path, "value")

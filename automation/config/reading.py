@@ -33,7 +33,7 @@ def read_bytes(path: str | Path, owners: Owners | None = None) -> bytes:
 
     Args:
         path: of the file.
-        owners: whose files count, and who may not write to it; None looks at nobody.
+        owners: the users whose files are trusted; None: no check.
 
     Raises:
         OSError: it can't be read, or is something else.
@@ -45,10 +45,10 @@ def read_bytes(path: str | Path, owners: Owners | None = None) -> bytes:
     else:
         descriptor = open_checked(path, owners)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a file")
-        if found.st_size > MAX_BYTES:
+        if status.st_size > MAX_BYTES:
             raise OSError(f"it has more than {MAX_BYTES} bytes")
         return file.read(MAX_BYTES + 1)
 
@@ -80,8 +80,8 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
     Args:
         path: the file.
-        data: what it holds from then on.
-        mode: who may do what with it; its owner alone, unless told otherwise.
+        data: its new content.
+        mode: its permissions; by default those of its owner alone.
 
     Raises:
         OSError: it can't be written; the earlier one stays.

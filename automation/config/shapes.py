@@ -40,7 +40,7 @@ from .durations import (
 )
 from .durations import window as window_between
 from .faults import Fault, near
-from .flows import SWITCH, Place
+from .flows import SWITCH, SourceLocation
 from .own_zone import named_zone
 from .snapshot import PartOf, Rate, Window
 from .yaml_tree import Items, Map, is_null, place_of, typed
@@ -57,7 +57,7 @@ Kind = TypeVar("Kind", Map, Items)
 #: Where something stands, from the top of a configuration on.
 TreePath = tuple[str | int, ...]
 
-#: Keys that were, or are elsewhere, and what to write instead.
+#: Keys that were renamed or belong elsewhere, and what to write instead.
 _OTHER_FORMS = {
     "schedule": "write schedules, a list: schedules: [{every: 5m}]",
     "plugins_dir": "write plugin_roots, a list: plugin_roots: [DIR]",
@@ -72,7 +72,7 @@ _OTHER_FORMS = {
     " environment_vars.include",
 }
 
-#: The faults of pydantic in the words of ours; {} are its facts.
+#: Our wording of pydantic's errors; {} stand for the error's facts.
 _WORDS = {
     "bool_parsing": "write true or false",
     "bool_type": "write true or false",
@@ -108,7 +108,7 @@ class Validation:
 
     Args:
         tree: the configuration.
-        file: the file that has what stands nowhere.
+        file: the file that faults without a place are reported for.
     """
 
     def __init__(self, tree: Map, file: str) -> None:
@@ -117,16 +117,16 @@ class Validation:
         self.warnings: list[Fault] = []
         self._top: Spot = (file, 0)
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> SourceLocation:
         """Return where the value of a path stands."""
-        return Place(*place_of(self.tree, path, self._top), dotted(path))
+        return SourceLocation(*place_of(self.tree, path, self._top), dotted(path))
 
     def refuse(self, message: str, *path: str | int) -> None:
         """Note a fault of the value of a path."""
         self.faults.append(self.place(*path).fault(message))
 
     def warn(self, message: str, *path: str | int) -> None:
-        """Note what an operator should hear of the value of a path."""
+        """Note a warning about the value at a path."""
         self.warnings.append(self.place(*path).fault(message))
 
     def at(self, *path: str | int) -> Tree | None:
@@ -148,21 +148,21 @@ class Validation:
         """Return the list of a path, an empty one where there is none or something else."""
         return self._of_kind(Items, "a list", path)
 
-    def keys(self, known: tuple[str, ...], *path: str | int) -> None:
-        """Refuse the keys of a map that are not known; `x-` is anybody's at the top."""
+    def keys(self, allowed: tuple[str, ...], *path: str | int) -> None:
+        """Refuse unknown keys of a map; at the top, keys that begin with `x-` are allowed."""
         for key in self.map(*path):
-            if key not in known and not (not path and key.startswith("x-")):
-                self.refuse(_unknown(key, list(known)), *path, key)
+            if key not in allowed and not (not path and key.startswith("x-")):
+                self.refuse(_unknown(key, list(allowed)), *path, key)
 
     def shaped(self, shape: type[Shaped], *path: str | int) -> Shaped | None:
         """Return the value of a path in its shape, or None where it has faults, which are noted."""
-        found = self.at(*path)
+        value = self.at(*path)
         try:
-            return shape.model_validate(Map() if found is None else found)
+            return shape.model_validate(Map() if value is None else value)
         except ValidationError as error:
-            for each in error.errors(include_url=False, include_input=False):
-                inner = tuple(part for part in each["loc"] if part != "[key]")
-                self.refuse(self._message(each, shape, (*path, *inner)), *path, *inner)
+            for detail in error.errors(include_url=False, include_input=False):
+                inner = tuple(part for part in detail["loc"] if part != "[key]")
+                self.refuse(self._message(detail, shape, (*path, *inner)), *path, *inner)
         return None
 
     def _message(self, error: Any, shape: type[BaseModel], path: TreePath) -> str:
@@ -175,21 +175,21 @@ class Validation:
             return str(facts["error"])
         if kind == "too_short" and isinstance(self.at(*path), str):
             return "write a word"
-        if kind == "literal_error" and isinstance(given := self.at(*path), str):
-            return f"{given!r} is not known; write {facts['expected']}"
+        if kind == "literal_error" and isinstance(value := self.at(*path), str):
+            return f"{value!r} is not known; write {facts['expected']}"
         return _WORDS.get(kind, str(error["msg"]).lower()).format(**facts)
 
     def _of_kind(self, kind: type[Kind], name: str, path: TreePath) -> Kind:
-        found = self.at(*path)
-        if found is not None and not isinstance(found, kind):
+        value = self.at(*path)
+        if value is not None and not isinstance(value, kind):
             self.refuse(f"write {name}", *path)
-        return found if isinstance(found, kind) else kind()
+        return value if isinstance(value, kind) else kind()
 
 
-def _unknown(key: str, known: list[str]) -> str:
+def _unknown(key: str, allowed: list[str]) -> str:
     if key in _OTHER_FORMS:
         return f"{key!r} is not a setting here: {_OTHER_FORMS[key]}"
-    return f"{key!r} is not a setting here{near(key, known)}"
+    return f"{key!r} is not a setting here{near(key, allowed)}"
 
 
 def _shape_at(shape: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel]:
@@ -288,7 +288,7 @@ class Shape(BaseModel):
     @classmethod
     def _without_nothing(cls, value: Any) -> Any:
         if isinstance(value, Map):
-            return {key: each for key, each in value.items() if not is_null(each)}
+            return {key: entry for key, entry in value.items() if not is_null(entry)}
         return {} if isinstance(value, str) and is_null(value) else value
 
 

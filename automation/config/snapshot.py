@@ -1,7 +1,7 @@
 """A configuration as frozen records, with its webhooks; and the part that may be shown.
 
-Nothing of the libraries that read and check a configuration is in here, so that who only uses one
-loads none of them. Times are seconds, sizes bytes, and each name says so.
+This module imports none of the libraries that read and check a configuration, so that code which
+only uses one does not load them. Times are seconds, sizes bytes, and each name says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 from ...schema.directory.file_trust import Owners
 from .faults import shares_piece
-from .flows import NOWHERE, Frozen, Place, Secret
+from .flows import NOWHERE, Frozen, Secret, SourceLocation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class WebhookEndpoint:
     max_body_bytes: int = 1_048_576
     delivery_id: PartOf | None = None
     rate: Rate | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     @property
     def target(self) -> str:
@@ -177,8 +177,8 @@ class ServiceConfig:
         max_workers: how many jobs run at a time, over all plugins.
         plugin_env_passthrough: environment variables that plugins get beside the usual ones.
         state_path: `state.path`; the lock of the service stands in its folder.
-        on_failure: the plugin, or plugin.command, that hears of dead jobs, missed times and opened
-            breakers; None is nobody.
+        on_failure: the plugin, or plugin.command, that handles alarms of dead jobs, missed times
+            and opened breakers; None: no alarms.
         place: where `on_failure` stands.
     """
 
@@ -195,7 +195,7 @@ class ServiceConfig:
     plugin_env_passthrough: tuple[str, ...] = ()
     state_path: Path = Path("data/state.db")
     on_failure: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     @property
     def state_dir(self) -> Path:
@@ -226,8 +226,8 @@ class ScheduleEntry:
         only_between, timezone, not_on: times outside are skipped. Weekdays are those of cron, 0 is
             Sunday. The timezone None is the machine's own.
         preferred_window: times outside move to its next start.
-        catch_up: what becomes of times that nobody saw, of which at most `catch_up_max` run, and
-            none older than `catch_up_age_s` (None: any age).
+        catch_up: what becomes of missed times; at most `catch_up_max` run, and none older than
+            `catch_up_age_s` (None: any age).
         hash: of all that decides its times: another hash is another schedule.
     """
 
@@ -249,7 +249,7 @@ class ScheduleEntry:
     catch_up_age_s: float | None = None
     if_running: Literal["skip", "queue", "cancel"] = "skip"
     hash: str = ""
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,11 +285,11 @@ class PluginConfig:
     Attributes:
         name: its name here.
         uses: the name of the manifest that it runs, another one for an alias.
-        config: what the plugin itself is told.
+        config: the plugin's own settings, which it gets with each request.
         timeouts: by command, those that were set.
         timeout: of the commands that `timeouts` does not name; None is the usual ones.
         parallelism: how many of its jobs run at a time; None leaves it to the manifest.
-        notify_on_complete: whether pipelines with `on-hook` hear of its jobs.
+        notify_on_complete: whether its jobs start pipelines with `on-hook`.
         on_failure: as of the service, for this plugin.
     """
 
@@ -307,7 +307,7 @@ class PluginConfig:
     notify_on_complete: bool = False
     limits: LimitsConfig = LimitsConfig()
     on_failure: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     def timeout_s(self, command: str) -> float:
         """Return the seconds that a command may take; a name of its own counts as `handle`."""
@@ -324,7 +324,7 @@ class TokenConfig:
     scopes: tuple[str, ...] = ()
     scopes_file: Path | None = None
     description: str = ""
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,9 +347,9 @@ class Config:
         plugin_roots: folders of plugins in order of precedence, each once.
         tokens: those of `tokens` and of `api.auth.tokens`.
         variables: those of the environment that are in use.
-        warnings: what an operator should hear of.
+        warnings: what an operator should know.
         hash: of all files, as they stand.
-        owners: whose files count: those of plugins are looked at as these were.
+        owners: the users whose files are trusted, here and in the folders of plugins.
         unfilled: the text of each value with variables, as it stands in the files, by its path.
     """
 
@@ -372,7 +372,7 @@ class Config:
     def schedules(self) -> dict[tuple[str, str], ScheduleEntry]:
         """Return the schedules of the plugins that are enabled, by plugin and id."""
         enabled = [plugin for plugin in self.plugins.values() if plugin.enabled]
-        return {(each.plugin, each.id): each for plugin in enabled for each in plugin.schedules}
+        return {(entry.plugin, entry.id): entry for plugin in enabled for entry in plugin.schedules}
 
 
 # Redaction: the part of a configuration that may be shown.
@@ -430,41 +430,45 @@ class _Shown:
         place = getattr(record, "place", None)
         if place and place.path and not place.path.startswith(f"{path}."):  # of a part of it
             path = place.path
-        names = [each.name for each in fields(record) if each.type != "Place"]
+        names = [
+            attribute.name for attribute in fields(record) if attribute.type != "SourceLocation"
+        ]
         names = [name for name in names if name not in _NOT_SHOWN]
         keys = {name: self._path_of(name, path) for name in names}
         is_elsewhere = self._has_other(path, set(keys.values()))
-        found = {}
+        fields_shown = {}
         for name, inner in keys.items():
             value = getattr(record, name)
             is_derived = path != "" and self._has_under(path) and self._is_derived(name, value)
             if (is_derived and inner not in self._unfilled) or (
                 is_elsewhere and name != "name" and not self._is_whole(value)
             ):
-                found[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
+                fields_shown[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
             else:
-                found[name.rstrip("_")] = self._value(value, name, inner)
-        return found
+                fields_shown[name.rstrip("_")] = self._value(value, name, inner)
+        return fields_shown
 
     def _path_of(self, name: str, path: str) -> str:
         """Return the path of the setting that a field is made of."""
         key = name.rstrip("_")
         short = _UNIT.sub("", key)
         above = f"{path}." if path else ""
-        paths = [f"{above}{each}" for each in (key, short, key.replace("_", "-"))]
+        paths = [f"{above}{name}" for name in (key, short, key.replace("_", "-"))]
         paths.append(_MOVED.get(f"{above}{key}", paths[0]))
-        return next((each for each in paths if self._has_under(each)), paths[0])
+        return next((candidate for candidate in paths if self._has_under(candidate)), paths[0])
 
     def _has_under(self, path: str) -> bool:
         inner = (f"{path}.", f"{path}[")
-        return any(each == path or each.startswith(inner) for each in self._unfilled)
+        return any(unfilled == path or unfilled.startswith(inner) for unfilled in self._unfilled)
 
-    def _has_other(self, path: str, known: set[str]) -> bool:
+    def _has_other(self, path: str, field_paths: set[str]) -> bool:
         """Whether a setting of a record came from a variable, and is none of its fields."""
-        ends = tuple(f"{each}{end}" for each in known for end in (".", "["))
+        ends = tuple(f"{field_path}{end}" for field_path in field_paths for end in (".", "["))
         return bool(path) and any(
-            each.startswith(f"{path}.") and each not in known and not each.startswith(ends)
-            for each in self._unfilled
+            unfilled.startswith(f"{path}.")
+            and unfilled not in field_paths
+            and not unfilled.startswith(ends)
+            for unfilled in self._unfilled
         )
 
     def _is_derived(self, name: str, value: Any) -> bool:
@@ -473,7 +477,9 @@ class _Shown:
             return True
         if not isinstance(value, str) or not value or name == "name":
             return False
-        return any(value in each or shares_piece(value, each) for each in self._variables)
+        return any(
+            value in variable or shares_piece(value, variable) for variable in self._variables
+        )
 
     @staticmethod
     def _is_whole(value: Any) -> bool:
@@ -496,13 +502,13 @@ class _Shown:
         if isinstance(value, dict):
             free = is_free or name in _FREE
             return {
-                str(key): self._value(each, str(key), f"{path}.{key}", free)
-                for key, each in value.items()
+                str(key): self._value(member, str(key), f"{path}.{key}", free)
+                for key, member in value.items()
             }
         if isinstance(value, list | tuple):
             return [
-                self._value(each, name, f"{path}[{number}]", is_free)
-                for number, each in enumerate(value)
+                self._value(member, name, f"{path}[{number}]", is_free)
+                for number, member in enumerate(value)
             ]
         if isinstance(value, frozenset):
             return REDACTED if self._has_under(path) else sorted(value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
-    """Graft a later file's settings onto what the earlier ones said, in place.
+    """Merge a later file's settings into those of earlier files, in place.
 
     Args:
         base: the earlier settings.
@@ -49,8 +49,10 @@ def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
             base[key], base.at[key] = value, spot
         else:
             first = "{}:{}".format(*base.at[key])
-            told = f"this is {_kind(value)}, but {_kind(earlier)} at {first}; write it in one form"
-            faults.append(Fault(*spot, inner, told))
+            message = (
+                f"this is {_kind(value)}, but {_kind(earlier)} at {first}; write it in one form"
+            )
+            faults.append(Fault(*spot, inner, message))
 
 
 def modernise(tree: Map, warnings: list[Fault]) -> Map:
@@ -88,9 +90,9 @@ def _move(tree: Map, key: str, section: str, to: str, warnings: list[Fault]) -> 
 
 
 def _map_of(key: str, value: Tree, spot: Spot) -> Map:
-    made = Map({key: value})
-    made.at[key] = spot
-    return made
+    mapping = Map({key: value})
+    mapping.at[key] = spot
+    return mapping
 
 
 def _copy(tree: Map) -> Map:
@@ -114,7 +116,7 @@ def _kind(tree: Tree) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An origin says how far a configuration is this user's own act.
+    """How far a configuration is trusted, by the way in which it was found.
 
     Attributes:
         is_named: whether the user named its folder: then its owner is trusted as well.
@@ -129,7 +131,7 @@ class Origin:
 NAMED = Origin(is_named=True, may_act=True)
 #: In this user's own folder, or where the user's list says so.
 OWN = Origin(is_named=False, may_act=True)
-#: In the working directory: the files of a clone belong to whoever cloned it.
+#: In the working directory: the files of a clone belong to the user who cloned it.
 FOUND = Origin(is_named=False, may_act=False)
 
 #: The file that a folder of configuration begins with.
@@ -137,7 +139,7 @@ ROOT = "config.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """A file that was read: its absolute path, its name as it is shown, hash and settings."""
 
     path: str
@@ -154,7 +156,7 @@ class Sources:
         directory: the folder, as it was named.
         files: the YAML, in the order in which it is grafted.
         variables: files of variables, each with its text.
-        owners: whose files count.
+        owners: the users whose files are trusted.
         fills: whether variables are filled.
         links: the paths that are symlinks, each with the place that names it.
         faults, warnings: what is wrong.
@@ -163,7 +165,7 @@ class Sources:
     directory: Path
     owners: Owners = field(default_factory=Owners)
     fills: bool = True
-    files: list[Source] = field(default_factory=list)
+    files: list[SourceFile] = field(default_factory=list)
     variables: list[tuple[str, str]] = field(default_factory=list)
     links: list[tuple[str, Spot]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -189,7 +191,7 @@ def gather(named: Path, origin: Origin = NAMED) -> Sources:
     if not (directory / root).exists():
         raise no_configuration(directory)
     owners = _owners(named, directory / root) if origin.is_named else trusted_owners()
-    reader = _Reader(Sources(directory, owners, origin.may_act))
+    reader = _SourceReader(Sources(directory, owners, origin.may_act))
     if directory.is_symlink():
         reader.sources.links.append((str(directory), (str(directory / root), 0)))
     reader.read(directory / root, (str(directory / root), 0))
@@ -197,9 +199,9 @@ def gather(named: Path, origin: Origin = NAMED) -> Sources:
 
 
 def _owners(named: Path, root: Path) -> Owners:
-    """Return whose files count where a user named a configuration.
+    """Return the users whose files are trusted in a configuration that the user named.
 
-    The owner of a file in a named folder counts as well, unless anybody may put files there.
+    The owner of a file in a named folder is trusted as well, unless anybody may create files there.
     """
     try:
         check(named, trusted_owners(named), lists=True)
@@ -214,7 +216,7 @@ def no_configuration(directory: Path) -> ConfigFaults:
     return ConfigFaults([Fault(str(directory / ROOT), 0, "", f"there is no such file; {make}")])
 
 
-class _Reader:
+class _SourceReader:
     """Reads files one after another, and what each includes after it."""
 
     def __init__(self, sources: Sources) -> None:
@@ -236,7 +238,7 @@ class _Reader:
         tree, faults = parse(text, name)
         self.sources.faults += faults
         modern = modernise(tree, self.sources.warnings)
-        self.sources.files.append(Source(absolute, name, hash_of(data), modern))
+        self.sources.files.append(SourceFile(absolute, name, hash_of(data), modern))
         self._open.append(absolute)
         self._include(path, modern)
         self._read_variables(path, modern)
@@ -248,8 +250,8 @@ class _Reader:
             if os.path.isdir(entry):  # pathlib's raises where a name is too long
                 self._read_folder(entry, spot, dotted)
             elif not os.path.exists(entry):
-                told = f"there is no {entry}{_beside(entry)}"
-                self._refuse(spot, dotted, told)
+                message = f"there is no {entry}{_beside(entry)}"
+                self._refuse(spot, dotted, message)
             elif os.path.abspath(entry) in self._open:
                 self._refuse(spot, dotted, f"{entry} includes itself by this")
             elif first := self._read_at.get(os.path.abspath(entry)):
@@ -264,12 +266,12 @@ class _Reader:
             entries = sorted(folder.iterdir())
         except OSError as error:
             return self._refuse(spot, dotted, f"can't read {folder}: {_reason(error)}")
-        for each in entries:
-            if each.suffix == ".yaml" and os.path.abspath(each) not in self._read_at:
-                self.read(each, spot, dotted)
-            elif each.suffix == ".yml":
-                told = f"{each} is not read; name it {each.stem}.yaml"
-                self.sources.warnings.append(Fault(*spot, dotted, told))
+        for entry in entries:
+            if entry.suffix == ".yaml" and os.path.abspath(entry) not in self._read_at:
+                self.read(entry, spot, dotted)
+            elif entry.suffix == ".yml":
+                message = f"{entry} is not read; name it {entry.stem}.yaml"
+                self.sources.warnings.append(Fault(*spot, dotted, message))
 
     def _read_variables(self, path: Path, tree: Map) -> None:
         section = tree.get("environment_vars")
@@ -293,28 +295,28 @@ class _Reader:
         if not isinstance(listed, Items):
             self._refuse(spot, "include", "write a list of paths: include: [FILE]")
             return []
-        found = []
+        paths = []
         for entry, at in zip(listed, listed.at, strict=True):
             if not isinstance(entry, str) or not entry:
                 self._refuse(at, "include", "write the path of a file or a folder")
             elif "${" in entry:
-                told = "a path of a file has no variables, so that what is read can be verified"
-                self._refuse(at, "include", f"{told}; write it out")
+                message = "a path of a file has no variables, so that what is read can be verified"
+                self._refuse(at, "include", f"{message}; write it out")
             else:
                 try:
-                    found.append((path_from(path.parent, entry), at))
+                    paths.append((path_from(path.parent, entry), at))
                 except ValueError as error:
                     self._refuse(at, "include", str(error))
-        return found
+        return paths
 
     def _note_links(self, path: Path, spot: Spot) -> None:
         """Note the parts of a path that are symlinks, below the folder of the configuration."""
-        each = path
-        while each not in (self.sources.directory, each.parent):
-            if os.path.islink(each):
-                self.sources.links.append((str(each), spot))
-            each = each.parent
-            if self.sources.directory not in each.parents:
+        part = path
+        while part not in (self.sources.directory, part.parent):
+            if os.path.islink(part):
+                self.sources.links.append((str(part), spot))
+            part = part.parent
+            if self.sources.directory not in part.parents:
                 break
 
     def _refuse(self, spot: Spot, dotted: str, message: str) -> None:
@@ -329,7 +331,7 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 def _beside(path: Path) -> str:
     try:
-        names = [each.name for each in path.parent.iterdir()]
+        names = [sibling.name for sibling in path.parent.iterdir()]
     except OSError:
         return ""
     return near(path.name, names)

@@ -101,8 +101,8 @@ def make_starter(folder: Path) -> list[Path]:
             name for name, data in there.items() if data is not None and _is_other(name, data)
         ]
         if others:
-            told = ", ".join(str(folder / name) for name in others)
-            raise Refused(f"other files are there: {told}; name another folder")
+            names = ", ".join(str(folder / name) for name in others)
+            raise Refused(f"other files are there: {names}; name another folder")
         for name, text in {_SECRETS: _secrets(), **_FILES}.items():
             if there[name] is None:
                 with within.spot(name, make=0o700) as spot:
@@ -117,7 +117,7 @@ def _secrets() -> str:
 
 
 def _is_other(name: str, data: bytes) -> bool:
-    """Whether a file holds what no earlier call has written."""
+    """Whether the content of a file differs from what an earlier call wrote."""
     if name == _SECRETS:
         return not data.startswith(b"HELLO_SECRET=")
     return data != _FILES[name].encode()

@@ -132,7 +132,7 @@ def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
         text: the file's text.
         file: its name, for places and faults.
     """
-    reader = _Reader(file)
+    reader = _TreeReader(file)
     try:
         shielded = _VARIABLE.sub("\ue000\\1\ue001", text)
         tree = reader.document(YAML(typ="safe", pure=True).parse(shielded))
@@ -145,7 +145,7 @@ def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _TreeReader:
     """Makes a tree of the events of a parser."""
 
     file: str
@@ -191,18 +191,18 @@ class _Reader:
             text = _unshielded(event.value)
             return Plain(text) if event.style is None else text
         if event.anchor:
-            self.anchors[event.anchor] = None  # until it ends, an alias of it would hold itself
+            self.anchors[event.anchor] = None  # an alias inside of it would contain itself
         make = self._list if isinstance(event, SequenceStartEvent) else self._map
         return make(events, path, depth + 1)
 
     def _alias(self, anchor: str, line: int, path: str) -> Tree:
-        found = self.anchors.get(anchor, (Plain(), 0))
-        if found is None:
+        target = self.anchors.get(anchor, (Plain(), 0))
+        if target is None:
             return self.refuse(line, f"*{anchor} stands inside of itself", path)
         if anchor not in self.anchors:
             self.refuse(line, f"*{anchor} has no &{anchor} before it in this file", path)
-        self.count += found[1]
-        return found[0]
+        self.count += target[1]
+        return target[0]
 
     def _list(self, events: Iterator[Any], path: str, depth: int) -> Items:
         items = Items()
@@ -252,7 +252,7 @@ class _Reader:
                     own.at[key] = source.at[key]
 
 
-# Variables: `${NAME}` in values, filled after the files were verified and before types are told.
+# Variables: `${NAME}` in values, filled after the files were verified and before types are decided.
 #
 # A filled value is one value, whatever it contains: a secret with a colon or a `#` stays whole.
 
@@ -272,7 +272,7 @@ def has_variable(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class FilledTree:
     """A configuration with its variables filled.
 
     Attributes:
@@ -288,24 +288,24 @@ class Filling:
     unfilled: dict[str, str]
 
 
-def fill(tree: Map, environ: Mapping[str, str]) -> Filling:
+def fill(tree: Map, environ: Mapping[str, str]) -> FilledTree:
     """Return a configuration with its variables filled.
 
     What is not in use is left as it is: entries of the top whose names begin with `x-`, and the
     plugins that are disabled.
     """
     filler = _Filler(environ)
-    return Filling(filler.map(tree, ""), filler.used, filler.faults, filler.unfilled)
+    return FilledTree(filler.map(tree, ""), filler.used, filler.faults, filler.unfilled)
 
 
 def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
     """Return the variables that a file of `NAME=value` lines defines, and its faults.
 
-    It reads what the readers of such files agree on: quotes, which keep blanks, `#` and line
+    It reads the forms that all readers of such files share: quotes, which keep blanks, `#` and line
     breaks, with escapes in double ones; and comments after a blank, or after the last quote. A `$`
     means nothing.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     faults = []
     text = text.removeprefix("\ufeff")
     number, at = 1, 0
@@ -313,7 +313,7 @@ def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
         begins = at
         if name := _NAME.match(text, at):
             value, at = _value(text, name.end())
-            found[name[1]] = value
+            variables[name[1]] = value
         rest, at = _rest(text, at)
         if rest:
             why = (
@@ -323,7 +323,7 @@ def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
             )
             faults.append(Fault(file, number, "", why))
         number += len(_BREAK.findall(text, begins, at))
-    return found, faults
+    return variables, faults
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
@@ -331,7 +331,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
     if quoted := _QUOTED.match(text, at):
         if quoted[2] is not None:
             return quoted[2], quoted.end()
-        return _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), quoted[1]), quoted.end()
+        return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), quoted[1]), quoted.end()
     end = _end_of_line(text, at)
     comment = _COMMENT.search(text, at, end)
     return text[at : comment.start() if comment else end].rstrip(), end
@@ -381,14 +381,14 @@ class _Filler:
             return self.map(value, path)
         if isinstance(value, Items):
             spots = enumerate(zip(value, value.at, strict=True))
-            items = Items(self._value(each, f"{path}[{n}]", at) for n, (each, at) in spots)
+            items = Items(self._value(entry, f"{path}[{n}]", at) for n, (entry, at) in spots)
             items.at = value.at
             return items
         if "${" not in value:
             return value
         if has_variable(value):
             self.unfilled[path] = str(value)
-        text = _VARIABLE.sub(lambda found: self._variable(found[1], path, spot), value)
+        text = _VARIABLE.sub(lambda match: self._variable(match[1], path, spot), value)
         return Plain(text) if isinstance(value, Plain) else text
 
     def _variable(self, name: str, path: str, spot: Spot) -> str:
@@ -403,7 +403,7 @@ class _Filler:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a value can be told in JSON, as plugins read it; a secret may be any bytes."""
+    """Whether a value can be written as JSON, as plugins read it; a secret may be any bytes."""
     try:
         value.encode()
     except UnicodeEncodeError:

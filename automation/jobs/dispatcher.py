@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from ...workers.processes.supervisors import Supervisors
     from ..config.snapshot import ServiceConfig
     from ..plugins.discovery import Plugin
-    from .endings import Endings
+    from .endings import JobEndings
     from .plugin_run import LiveOutput
 
-#: How long nothing begins after something could not, in seconds: it would fail again at once.
+#: Pause after a job could not be started, in seconds: the next one would fail too.
 _REST_S = 1.0
 
 _log = logging.getLogger("ackbus.automation.jobs")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of a dispatcher, taken as a whole.
+class DispatchRules:
+    """The settings of a dispatcher, replaced as a whole.
 
     Attributes:
         plugins: those that run, by name.
@@ -76,7 +76,7 @@ class Dispatcher:
         self,
         bus: Bus,
         instance: str,
-        endings: Endings,
+        endings: JobEndings,
         output: LiveOutput,
         supervisors: Supervisors,
         wake: Callable[[], None],
@@ -89,7 +89,7 @@ class Dispatcher:
         self._wake = wake
         self._facts = Facts(engine_of(bus))
         self._claims = Claims.of(bus)
-        self._rules: Rules | None = None
+        self._rules: DispatchRules | None = None
         self._queues = QueueSet(bus, [])
         self._running: dict[int, PluginJob] = {}  # by the tokens of the claims
         self._ended: list[tuple[PluginJob, RunEnd]] = []  # appending and popping are single steps
@@ -98,8 +98,8 @@ class Dispatcher:
         self._rests_until = 0.0
         self._no_switch = StopSwitch()  # of jobs that have not begun: nothing runs with it
 
-    def take(self, rules: Rules, queues: QueueSet) -> None:
-        """Go by these rules from the next claim on; what runs goes on as it began.
+    def use_rules(self, rules: DispatchRules, queues: QueueSet) -> None:
+        """Use these rules from the next claim on; running jobs keep the rules that they began with.
 
         Args:
             rules: the rules.
@@ -177,7 +177,7 @@ class Dispatcher:
     def _rest(self) -> None:
         self._rests_until = time.monotonic() + _REST_S
 
-    def _begin(self, rules: Rules, claim: Claim) -> None:
+    def _begin(self, rules: DispatchRules, claim: Claim) -> None:
         job = self._running[claim.token] = self._job(rules, claim)
         try:
             job = self._running[claim.token] = self._equipped(rules, job)
@@ -190,7 +190,7 @@ class Dispatcher:
             outcome = Outcome(status=states.FAILED, error=f"it can't begin: {error}", retry=False)
             self._end(job, RunEnd(outcome=outcome))
 
-    def _job(self, rules: Rules, claim: Claim) -> PluginJob:
+    def _job(self, rules: DispatchRules, claim: Claim) -> PluginJob:
         return PluginJob(
             claim=claim,
             plugin=rules.plugins[claim.queue.removeprefix(PREFIX)],
@@ -204,10 +204,10 @@ class Dispatcher:
             stop=self._no_switch,
         )
 
-    def _equipped(self, rules: Rules, job: PluginJob) -> PluginJob:
+    def _equipped(self, rules: DispatchRules, job: PluginJob) -> PluginJob:
         """Return a job with its switch, the state of its plugin and the baggage of its pipeline."""
-        told = job.message.headers.get("job")
-        context_id = told.get("context_id") if isinstance(told, dict) else None
+        job_header = job.message.headers.get("job")
+        context_id = job_header.get("context_id") if isinstance(job_header, dict) else None
         context = rules.context_of(context_id) if isinstance(context_id, str) else {}
         state = self._facts.state(job.plugin.name)
         return replace(job, state=state, context=context, stop=StopSwitch())
@@ -299,13 +299,13 @@ def _about(job: PluginJob) -> dict[str, str]:
 #
 # The lock of the service shows that its predecessor is gone, so nobody waits for leases.
 
-#: The error of an attempt that nobody has seen the end of.
+#: The error of an attempt that was cut off when its service died.
 WHY = "the service ended while it ran"
 
 _recovery_log = logging.getLogger("ackbus.automation.recovery")
 
 
-def recover(bus: Bus, endings: Endings) -> int:
+def recover(bus: Bus, endings: JobEndings) -> int:
     """End the attempts that a predecessor left running; return how many there were.
 
     Each counts: the job is queued again, or dead after its last. One transaction for each queue.
@@ -325,7 +325,7 @@ def recover(bus: Bus, endings: Endings) -> int:
     return count
 
 
-def _follow_up(bus: Bus, endings: Endings, job: Job, token: int) -> None:
+def _follow_up(bus: Bus, endings: JobEndings, job: Job, token: int) -> None:
     end = _end(bus, job)
     if end is None:
         return
@@ -342,7 +342,7 @@ def _follow_up(bus: Bus, endings: Endings, job: Job, token: int) -> None:
         with bus.transaction():
             endings.route(end, (), WHY)
     except (InvalidInput, NotFound, Refused) as error:
-        # Nobody makes room in a queue before the service has begun.
+        # No queue gets room before the service has started.
         _recovery_log.error(
             "no job follows from it: %s", error, extra=_lost_job(end.plugin, end.message)
         )
@@ -360,15 +360,15 @@ def _end(bus: Bus, job: Job) -> JobEnd | None:
 
 def _warn(bus: Bus, job: Job) -> None:
     message = bus.log.readable(job.seq)
-    told = _lost_job(job.queue.removeprefix(PREFIX), message)
+    log_extra = _lost_job(job.queue.removeprefix(PREFIX), message)
     if job.state == states.QUEUED:
         _recovery_log.warning(
             "%s: it is queued again, for attempt %s of %s",
             *(WHY, job.attempt, job.max_attempts),
-            extra=told,
+            extra=log_extra,
         )
     else:
-        _recovery_log.warning("%s: it is dead after attempt %s", WHY, job.attempt, extra=told)
+        _recovery_log.warning("%s: it is dead after attempt %s", WHY, job.attempt, extra=log_extra)
 
 
 def _lost_job(plugin: str, message: Message | None) -> dict[str, str]:

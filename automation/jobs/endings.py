@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from .plugin_run import PluginJob
     from .submission import Submission
 
-    class Router(Protocol):
-        """The maker of the jobs that follow from the end of a job."""
+    class JobRouter(Protocol):
+        """Returns the jobs that follow from the end of a job."""
 
         def successors(
             self, ended: JobEnd, events: Sequence[EventOut], result: Any
         ) -> Sequence[JobRequest]:
-            """Return them; called inside the transaction that ends the job."""
+            """Return the jobs that follow; called inside the transaction that ends the job."""
 
-# Alarms: jobs for the plugin that hears of dead jobs, missed times, breakers and findings.
+# Alarms: jobs of the plugin of `on_failure` about dead jobs, missed times, breakers, findings.
 
 #: The types of the events that such a plugin handles.
 JOB_DEAD, TIMES_MISSED, BREAKER_OPENED = (
@@ -53,16 +53,16 @@ JOB_DEAD, TIMES_MISSED, BREAKER_OPENED = (
     "ductile.breaker.opened",
 )
 
-#: The entry of a job's origin that says of what type the alarm is that has begun it.
+#: The entry of a job's origin with the type of the alarm that started it.
 ALARM = "alarm"
 
 _alarm_log = logging.getLogger("ackbus.automation.alarms")
 
 
 class Alarms:
-    """Tells the plugin that `on_failure` names, in the transaction of what it tells of.
+    """Submits jobs to the plugin that `on_failure` names, in the transaction of the failure.
 
-    An alarm that can't be stored is logged: what it tells of has happened all the same.
+    An alarm that can't be stored is only logged; the failure itself is stored all the same.
     """
 
     def __init__(self, bus: Bus, submission: Submission) -> None:
@@ -71,8 +71,8 @@ class Alarms:
         self._config: Config | None = None
         self._plugins: Collection[str] = ()
 
-    def take(self, config: Config, plugins: Collection[str]) -> None:
-        """Go by this configuration, and the names of the plugins that run, from now on."""
+    def use_config(self, config: Config, plugins: Collection[str]) -> None:
+        """Use this configuration, and the names of the plugins that run, from now on."""
         self._config = config
         self._plugins = plugins
 
@@ -84,23 +84,22 @@ class Alarms:
         *,
         parent: Message | None = None,
     ) -> None:
-        """Submit a job for what went wrong; nothing where nobody is named, or he himself failed.
+        """Submit a job about a failure; none if no plugin is named, or that plugin itself failed.
 
-        What goes wrong with an alarm gives no other one: two plugins that hear of each other would
-        never end.
+        The failure of an alarm raises no other alarm: two plugins would alarm each other forever.
 
         Args:
             type: of the event.
             plugin: in which plugin it went wrong.
-            payload: what is told.
-            parent: the message of the job that it is about, if it is about one.
+            payload: of the event.
+            parent: the message of the job that failed, if there is one.
         """
         target, command = self._target(plugin)
         about = {"plugin": plugin, "job_id": None if parent is None else parent.id}
         if target in ("", plugin) or _is_alarm(parent):
             return
         if target not in self._plugins:
-            _alarm_log.error("%s is told to nobody: no plugin %s runs", type, target, extra=about)
+            _alarm_log.error("no alarm of %s: no plugin %s runs", type, target, extra=about)
             return
         event = {
             "type": type,
@@ -120,10 +119,10 @@ class Alarms:
         try:
             self._submission.submit(request)
         except (InvalidInput, NotFound, Refused) as error:
-            _alarm_log.error("%s is told to nobody: %s", type, error, extra=about)
+            _alarm_log.error("no alarm of %s: %s", type, error, extra=about)
 
     def _target(self, plugin: str) -> tuple[str, str]:
-        """Return the plugin and the command that hear of a plugin; two empty texts for nobody."""
+        """Return the plugin and command for a plugin's alarms; two empty texts if there is none."""
         if self._config is None:
             return "", ""
         settings = self._config.plugins.get(plugin)
@@ -133,9 +132,9 @@ class Alarms:
 
 
 def _is_alarm(job: Message | None) -> bool:
-    """Whether the job of a message was begun by an alarm."""
-    told = None if job is None else job.headers.get("job")
-    return isinstance(told, dict) and ALARM in told
+    """Whether an alarm started the job of a message."""
+    job_header = None if job is None else job.headers.get("job")
+    return isinstance(job_header, dict) and ALARM in job_header
 
 
 _log = logging.getLogger("ackbus.automation.jobs")
@@ -168,7 +167,7 @@ class JobEnd:
         return self.state != states.QUEUED
 
 
-class Endings:
+class JobEndings:
     """Stores the ends of jobs for one service; one thread may use it.
 
     Args:
@@ -176,7 +175,7 @@ class Endings:
         token: the fence of the service.
         submission: takes in the jobs that follow.
         breakers: count the ends of scheduled jobs.
-        alarms: tell of what went wrong.
+        alarms: report failures.
     """
 
     def __init__(
@@ -190,16 +189,18 @@ class Endings:
         engine = engine_of(bus)
         self._fence, self._facts, self._inits = Fence(engine), Facts(engine), Inits(engine)
         self._job_log = JobLog(engine)
-        self._router: Router | None = None
+        self._router: JobRouter | None = None
         self._in_use: frozenset[str] | None = None
         self._broadcast: frozenset[tuple[str, str]] = frozenset()
         self._logs_retries = False
 
-    def take(self, config: Config, router: Router | None) -> None:
-        """Go by this configuration, and its router, from now on."""
+    def use_config(self, config: Config, router: JobRouter | None) -> None:
+        """Use this configuration and its router from now on."""
         self._router = router
         self._logs_retries = config.service.amendments.submitted_by_retry
-        self._in_use = frozenset(name for name, each in config.plugins.items() if each.enabled)
+        self._in_use = frozenset(
+            name for name, settings in config.plugins.items() if settings.enabled
+        )
         self._broadcast = frozenset(
             (route.source, route.event_type) for route in config.routes if route.broadcast
         )
@@ -224,7 +225,7 @@ class Endings:
             return self._ended(queue, job, end, self._last_if_removed(job, end.outcome))
 
     def check(self) -> None:
-        """Refuse what a service does that was replaced; in the transaction that it is to guard.
+        """Refuse the writes of a service that was replaced; call it in the transaction to guard.
 
         Raises:
             ServiceFenced: another service has begun.
@@ -237,16 +238,16 @@ class Endings:
         self.route(end, events, result)
 
     def conclude(self, end: JobEnd, result: Any) -> None:
-        """Say in the log how a job has ended, count it, and tell of it where it went wrong."""
+        """Log how a job has ended, count it for its breaker, and raise an alarm if it failed."""
         ok = end.state == states.SUCCEEDED
         self._bus.log.append([ended_draft(end, result)])
         asked_by = submitted_by(end.message)
-        told = {"job_id": end.message.id, "command": end.command, "error": end.error}
+        payload = {"job_id": end.message.id, "command": end.command, "error": end.error}
         if self._breakers.note(end.plugin, end.command, ok, end.message.id, asked_by):
-            self._alarms.tell(BREAKER_OPENED, end.plugin, told, parent=end.message)
+            self._alarms.tell(BREAKER_OPENED, end.plugin, payload, parent=end.message)
         if end.state in states.ENDED_BADLY:
             self._alarms.tell(
-                JOB_DEAD, end.plugin, {**told, "attempts": end.attempt}, parent=end.message
+                JOB_DEAD, end.plugin, {**payload, "attempts": end.attempt}, parent=end.message
             )
 
     def route(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
@@ -292,7 +293,7 @@ class Endings:
         ok = error is None and is_success(end)
         status = states.SUCCEEDED if ok else outcome.status
         ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error, status)
-        events = [event_out(self._bus.log.at(each.seq)) for each in receipts]  # type: ignore[arg-type]  # just stored
+        events = [event_out(self._bus.log.at(receipt.seq)) for receipt in receipts]  # type: ignore[arg-type]  # just stored
         if ok and (end.state_updates or end.replaces_state):
             self._keep(job, end.state_updates or {}, replaces=end.replaces_state)
         if job.command == "init":
@@ -320,9 +321,9 @@ class Endings:
             return
         for rule in rules:
             if rule.command == job.command:
-                told = (name, rule.fact_type, updates, job.message.id, job.command)
+                fact = (name, rule.fact_type, updates, job.message.id, job.command)
                 merges = rule.compatibility_view == "merge_object" and not replaces
-                self._facts.record(*told, merges=merges)
+                self._facts.record(*fact, merges=merges)
                 return
         _log.warning(
             "state updates of %s were left out: no rule of fact_outputs is for it",
@@ -331,7 +332,7 @@ class Endings:
         )
 
     def _broken_off(self, queue: Queue, job: PluginJob, end: RunEnd) -> JobEnd | None:
-        """Hand a job back that the service has broken off; a cancelled one is over."""
+        """Hand back a job that the service stopped; a cancelled job is over."""
         try:
             queue.release(job.claim, end.why)
         except ClaimLost:
@@ -341,8 +342,8 @@ class Endings:
 
     def _cancelled(self, queue: Queue, job: PluginJob, end: RunEnd) -> JobEnd:
         """Log an attempt whose job was ended by somebody else meanwhile."""
-        found = queue.jobs.get(job.message.seq)
-        ended = self._job_end(job, found.state, found.error)
+        stored = queue.jobs.get(job.message.seq)
+        ended = self._job_end(job, stored.state, stored.error)
         self.log_attempt(ended, job.claim.token, states.DEAD, end.stdout, end.stderr)
         return ended
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from .endings import JobEnd
-    from .submission import Answer
+    from .submission import ConditionAnswer
 
 #: The type of the messages; the exact type of an event, any text, is in the header of this name.
 EVENT, EVENT_TYPE = "plugin.event", "event_type"
@@ -61,14 +61,14 @@ class EventOut:
         return key if isinstance(key, str) else None
 
     def header(self) -> dict[str, object]:
-        """Return what a `handle` is told of it, besides the payload."""
-        told: dict[str, object] = {
+        """Return the event's header as a `handle` gets it, besides the payload."""
+        header: dict[str, object] = {
             "type": self.type,
             "source": self.message.from_agent,
             "timestamp": format_ts(self.message.ts_ms),
             "event_id": self.message.id,
         }
-        return told | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
+        return header | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
 
 
 def event_draft(
@@ -103,13 +103,13 @@ def event_draft(
 
 
 def ended_draft(end: JobEnd, result: object) -> Draft:
-    """Return the message of a job that is over: so that its result is in the log, and is found.
+    """Return the message that records the end of a job, with its result.
 
     Args:
         end: the end of the job.
-        result: what it has returned, or why it failed.
+        result: its result, or its error.
     """
-    told = {
+    payload = {
         "plugin": end.plugin,
         "command": end.command,
         "status": end.state,
@@ -118,7 +118,7 @@ def ended_draft(end: JobEnd, result: object) -> Draft:
     }
     return Draft(
         ENDED,
-        told,
+        payload,
         from_agent=end.plugin,
         to_agent=AUTOMATION,
         in_reply_to=end.message.id,
@@ -144,7 +144,7 @@ COMMAND = "handle"
 TYPE = f"{QUEUE}.{COMMAND}"
 
 
-def record(bus: Bus, job: Message, answer: Answer, dedupe_key: str | None) -> str:
+def record(bus: Bus, job: Message, answer: ConditionAnswer, dedupe_key: str | None) -> str:
     """Store the answer of a condition, in the transaction that has published its job.
 
     Args:
@@ -157,8 +157,8 @@ def record(bus: Bus, job: Message, answer: Answer, dedupe_key: str | None) -> st
         The queue that has the job.
     """
     event_type = SWITCH_EVENTS[answer.holds]
-    told = {"matched": answer.holds, "event": event_type}
-    token = _queue(bus, job.seq).take_in_done(job.seq, AUTOMATION, told)
+    result = {"matched": answer.holds, "event": event_type}
+    token = _queue(bus, job.seq).take_in_done(job.seq, AUTOMATION, result)
     payload = job.payload if job.has_payload else None
     event = {"type": event_type, "payload": payload, "dedupe_key": dedupe_key}
     draft = event_draft(SWITCH, job, event, id=answer.event_id)
@@ -173,7 +173,7 @@ def record(bus: Bus, job: Message, answer: Answer, dedupe_key: str | None) -> st
             status=SUCCEEDED,
             attempt=1,
             token=token,
-            stdout=encode(told).decode(),
+            stdout=encode(result).decode(),
             stderr=None,
             error=None,
         )

@@ -79,7 +79,7 @@ class LiveOutput:
         self._engine = engine_of(bus)
         self._log = JobLog(self._engine)
         self._running: dict[int, _Attempt] = {}
-        self._wanted = threading.Event()
+        self._has_output = threading.Event()
         self._over = threading.Event()
         self._thread: Thread | None = None
 
@@ -95,16 +95,16 @@ class LiveOutput:
     def close(self) -> None:
         """End the thread."""
         self._over.set()
-        self._wanted.set()
+        self._has_output.set()
         if self._thread is not None:
             self._thread.join()
 
     def _take(self, attempt: _Attempt, stream: str, data: bytes) -> None:
-        kept = data[: attempt.left_bytes]
-        if kept:
-            attempt.left_bytes -= len(kept)
-            attempt.chunks.append((stream, kept))
-            self._wanted.set()
+        piece = data[: attempt.left_bytes]
+        if piece:
+            attempt.left_bytes -= len(piece)
+            attempt.chunks.append((stream, piece))
+            self._has_output.set()
 
     def start(self) -> None:
         """Start the thread."""
@@ -113,8 +113,8 @@ class LiveOutput:
     def _run(self) -> None:
         try:
             while not self._over.is_set():
-                self._wanted.wait()
-                self._wanted.clear()
+                self._has_output.wait()
+                self._has_output.clear()
                 self._over.wait(_PAUSE_S)
                 try:
                     self._write()
@@ -126,10 +126,12 @@ class LiveOutput:
     def _write(self) -> None:
         due = time.monotonic() - _PAUSE_S
         printed = [
-            token for token, one in list(self._running.items()) if one.chunks and one.since <= due
+            token
+            for token, running in list(self._running.items())
+            if running.chunks and running.since <= due
         ]
-        if any(one.chunks for one in list(self._running.values()) if one.since > due):
-            self._wanted.set()
+        if any(running.chunks for running in list(self._running.values()) if running.since > due):
+            self._has_output.set()
         if not printed:
             return
         with self._engine.write():
@@ -155,7 +157,7 @@ def _texts(attempt: _Attempt) -> list[tuple[str, str]]:
     return [(stream, text) for stream, text in texts if text]
 
 
-#: The command that handles an event; it alone is told one.
+#: The command that handles an event; no other command gets one.
 HANDLE = "handle"
 
 #: The commands that look at a plugin or set it up: a failure is an answer, and is not tried again.
@@ -179,12 +181,12 @@ _log = logging.getLogger("ackbus.automation.plugin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginJob:
-    """A job that was claimed, with all that its plugin is to be told.
+    """A claimed job, with everything that the request to its plugin needs.
 
     Attributes:
         claim: the right to it.
         plugin: as it was when the job was claimed.
-        command: what it is to do.
+        command: of the plugin.
         state: of the plugin.
         context: the baggage of the pipeline.
         started_at_ms: when it was claimed, in epoch milliseconds.
@@ -217,9 +219,9 @@ class PluginJob:
 
     @property
     def fault(self) -> str | None:
-        """Why it must fail before it begins: its pipeline can't give it what it says."""
-        told = self.message.headers.get("job")
-        fault = told.get(FAULT) if isinstance(told, dict) else None
+        """Why it must fail without running: its pipeline could not build its input; or None."""
+        job_header = self.message.headers.get("job")
+        fault = job_header.get(FAULT) if isinstance(job_header, dict) else None
         return fault if isinstance(fault, str) else None
 
     def request(self) -> dict[str, object]:
@@ -250,8 +252,8 @@ class RunEnd:
         outcome: for the claim; None: it was broken off by the service, and counts as not begun.
         why: the reason why it was broken off.
         events: what the plugin published.
-        state_updates: what it wants to be told next time; None for nothing.
-        replaces_state: whether that is the whole of it.
+        state_updates: changes of the plugin's state; None: it is unchanged.
+        replaces_state: whether the updates are the whole new state.
         stdout, stderr: all that it printed, as far as it is kept.
         run_s: how long it took, in seconds.
     """
@@ -304,8 +306,8 @@ def _run(
         output=output,
     )
     if end.stderr_cut:
-        told = {"plugin": job.plugin.name, "job_id": message.id}
-        _log.warning("stderr was cut to %s bytes", MAX_STDERR_BYTES, extra=told)
+        log_extra = {"plugin": job.plugin.name, "job_id": message.id}
+        _log.warning("stderr was cut to %s bytes", MAX_STDERR_BYTES, extra=log_extra)
     return read_end(job, end)
 
 
@@ -331,10 +333,10 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         retry = None if end.exit_code or isinstance(error, NoResponse) else False
         return _failed(job, end, _without_response(end, error), retry=retry)
     if end.exit_code or response["status"] == "error":
-        said = response.get("error") or how_it_exited(end)
+        reason = response.get("error") or how_it_exited(end)
         retry = None if response.get("retry", True) else False
         logs, after_s = response.get("logs"), response.get("retry_after_s")
-        return _failed(job, end, said, retry=retry, logs=logs, retry_after_s=after_s)
+        return _failed(job, end, reason, retry=retry, logs=logs, retry_after_s=after_s)
     result = response["result"]
     outcome = Outcome(
         exit_code=0,
@@ -415,9 +417,9 @@ def check_event_type(type: object) -> None:
 
 
 def _event(message: Message) -> dict[str, object]:
-    """Return the event that a `handle` is told; without one it is the request for the job."""
-    told = message.headers.get("event")
-    event = dict(told) if isinstance(told, dict) else {}
+    """Return the event for a `handle`; a job without one gets its own request as the event."""
+    event_header = message.headers.get("event")
+    event = dict(event_header) if isinstance(event_header, dict) else {}
     event.setdefault("type", f"{message.from_agent}.{HANDLE}")
     event["payload"] = message.payload if message.has_payload else None
     event.setdefault("source", message.from_agent)
@@ -428,22 +430,26 @@ def _event(message: Message) -> dict[str, object]:
 
 def environment(job: PluginJob, service: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a plugin: the usual variables, those passed through, and ours."""
-    wanted = {*_USUAL_VARIABLES, *job.passed_through}
+    names = {*_USUAL_VARIABLES, *job.passed_through}
     inherited = {
         name: value
         for name, value in service.items()
-        if name in wanted or name.startswith(_USUAL_BEGINNINGS)
+        if name in names or name.startswith(_USUAL_BEGINNINGS)
     }
-    told = {"BUS_DIR": job.bus_dir, "BUS_AGENT": job.plugin.name, "BUS_JOB_ID": job.message.id}
+    bus_variables = {
+        "BUS_DIR": job.bus_dir,
+        "BUS_AGENT": job.plugin.name,
+        "BUS_JOB_ID": job.message.id,
+    }
     trace = tracing.child_trace(job.message.headers)
     if trace:
-        told[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
-    return inherited | told
+        bus_variables[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
+    return inherited | bus_variables
 
 
 def _limits(plugin: Plugin) -> list[tuple[int, int]]:
     limits = plugin.settings.limits
-    wanted: dict[str, int | None] = {
+    rlimits: dict[str, int | None] = {
         "RLIMIT_AS": limits.memory_bytes,
         "RLIMIT_CPU": None if limits.cpu_s is None else max(1, round(limits.cpu_s)),
         "RLIMIT_NPROC": limits.processes,
@@ -451,7 +457,7 @@ def _limits(plugin: Plugin) -> list[tuple[int, int]]:
     }
     return [
         (getattr(resource, name), value)
-        for name, value in wanted.items()
+        for name, value in rlimits.items()
         if value is not None and hasattr(resource, name)
     ]
 
@@ -461,5 +467,5 @@ def _text(printed: bytes) -> str:
 
 
 def is_success(end: RunEnd) -> bool:
-    """Whether an attempt has done what it was to do."""
+    """Whether an attempt succeeded."""
     return end.outcome is not None and end.outcome.status == COMPLETED

@@ -51,7 +51,7 @@ AGENTS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ConditionAnswer:
     """The answer of a condition: whether it holds, and the id of the event that says so."""
 
     holds: bool
@@ -60,12 +60,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """A job that is wanted.
+    """A request for a job.
 
     Attributes:
         plugin, command: what is to run.
         payload: any JSON value.
-        submitted_by: who asks.
+        submitted_by: the producer of the job.
         dedupe_key: what the job is about; jobs of one key, plugin and command run one by one.
         dedupe_ttl_s: for how long a success keeps it out, instead of the service's own; such a
             request is kept out by a job that waits or runs, too.
@@ -75,7 +75,7 @@ class JobRequest:
         parent_job_id, source_event_id: where it comes from, by ids.
         origin: `pipeline`, `step`, `schedule`, `nominal`, `alarm`, as far as they apply.
         id: of the job; one that is derived makes a repetition harmless.
-        answer: of a condition, whose job is over by that; None of all other jobs.
+        answer: of a condition, which ends its job; None for all other jobs.
         behind: the id of the event of a condition that the job follows: its parent, once stored.
     """
 
@@ -92,7 +92,7 @@ class JobRequest:
     source_event_id: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
-    answer: Answer | None = None
+    answer: ConditionAnswer | None = None
     behind: str | None = None
 
 
@@ -126,7 +126,7 @@ class Duplicate:
 
 # Waiting for a job: until no other attempt follows.
 
-#: The longest wait without a look, in seconds: the end of a job may ring nobody.
+#: Re-check interval, in seconds: a job's end does not always ring the doorbell.
 _RECHECK_S = 0.1
 
 
@@ -151,7 +151,7 @@ class JobOutcome:
 
 
 def outcome_of(bus: Bus, done: Submitted, timeout_s: float | None = None) -> JobOutcome:
-    """Wait until a job is over, or the time is, and return what became of it."""
+    """Wait until a job is over or the timeout has passed, and return the outcome."""
     job = wait_for_job(bus, done.seq, done.queue, timeout_s)
     claims = Claims.of(bus).of_job(Queues(bus).get(done.queue), done.seq)
     result = claims[-1].result if claims and job.state == SUCCEEDED else None
@@ -164,7 +164,7 @@ def job_of(bus: Bus, seq: int, queue: str) -> Job:
 
 
 def wait_for_job(bus: Bus, seq: int, queue: str, timeout_s: float | None = None) -> Job:
-    """Wait until a job is over, or the time is, and return it as it is then.
+    """Wait until a job is over or the timeout has passed, and return the job.
 
     Args:
         bus: the bus.
@@ -193,7 +193,7 @@ class PluginNotFound(NotFound):
 
 
 class Submission:
-    """The way of all jobs into their queues. One thread may use it."""
+    """Submits jobs to the queues of their plugins. For use by one thread."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -215,7 +215,7 @@ class Submission:
                 return self._answered(request, request.answer)
             queue = self._queue(request.plugin)
             queue.fill()
-            there = self._there(queue, key, request.dedupe_ttl_s)
+            there = self._original(queue, key, request.dedupe_ttl_s)
             if there is not None:
                 return there
             (receipt,) = self._bus.log.append([_draft(request, key)])
@@ -224,7 +224,7 @@ class Submission:
             queue.take_in([receipt.seq])
         return Submitted(receipt.id, receipt.seq, queue.name)
 
-    def _answered(self, request: JobRequest, answer: Answer) -> Submitted | Duplicate:
+    def _answered(self, request: JobRequest, answer: ConditionAnswer) -> Submitted | Duplicate:
         """Store a condition with its answer: its job, which is over by that, and its event."""
         draft = _draft(request, None)
         (receipt,) = self._bus.log.append([draft])
@@ -256,15 +256,15 @@ class Submission:
                 f"there is no plugin {plugin!r} in use; see 'bus plugin list'"
             ) from None
 
-    def _there(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:
-        """Return the job that keeps another one with its key out, or None."""
+    def _original(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:
+        """Return the earlier job of which one with this dedupe key is a duplicate, or None."""
         if key is None:
             return None
         window_ms = None if ttl_s is None else round(ttl_s * 1000)
-        found = self._jobs.original(queue.info, key, self._bus.now_ms(), window_ms)
-        if found is None:
+        original = self._jobs.original(queue.info, key, self._bus.now_ms(), window_ms)
+        if original is None:
             return None
-        seq, how = found
+        seq, how = original
         message = self._bus.log.at(seq)
         job_id = str(seq) if message is None else message.id
         plugin = queue.name.removeprefix(PREFIX)
@@ -306,9 +306,9 @@ def _headers(request: JobRequest, key: str | None) -> dict[str, object]:
         "context_id": request.context_id,
         **request.origin,
     }
-    told = {name: value for name, value in job.items() if value is not None}
-    if told:
-        headers["job"] = told
+    job_header = {name: value for name, value in job.items() if value is not None}
+    if job_header:
+        headers["job"] = job_header
     if request.event is not None:
         headers["event"] = dict(request.event)
     if request.parent is None:

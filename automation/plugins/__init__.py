@@ -1,4 +1,4 @@
-"""Plugins: their manifests, the folders that may run, what they are told and what they answer.
+"""Plugins: their manifests, and the folders in which plugins may run.
 
 Nothing here starts a process or knows a job.
 """

@@ -1,7 +1,7 @@
 """Discovery: the plugins of all roots, whether each is trusted, and references to them.
 
-The roots are looked through in their order, and the first plugin of a name is the one. A plugin
-that may not run, or whose manifest has a fault, is left out, and says why; the others are there.
+Roots are searched in order, and the first plugin of a name wins. A plugin that may not run, or
+whose manifest has a fault, is left out with the reason; the others are loaded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...schema.directory.file_trust import Owners
-    from ..config.flows import Place, Step
+    from ..config.flows import PipelineStep, SourceLocation
     from ..config.snapshot import Config, PluginConfig, WebhookEndpoint
-    from .manifest import Command
+    from .manifest import PluginCommand
 
 # Trust: which folders hold plugins that may run.
 #
@@ -45,15 +45,15 @@ def faults_of_folder(folder: Path, roots: Sequence[Path], owners: Owners) -> Ite
     Args:
         folder: the folder of a plugin.
         roots: the roots that the operator named.
-        owners: whose files count.
+        owners: the users whose files are trusted.
     """
     real = Path(os.path.realpath(folder))
     root = _root_of(real, roots)
     if root is None:
         yield f"{folder} leads to {real}, outside of plugin_roots"
         return
-    for each, lists in ((folder, True), (folder / MANIFEST, False)):
-        yield from _distrusted(each, owners, lists=lists)
+    for path, lists in ((folder, True), (folder / MANIFEST, False)):
+        yield from _distrusted(path, owners, lists=lists)
 
 
 def _distrusted(path: Path, owners: Owners, *, lists: bool = False) -> Iterator[str]:
@@ -72,7 +72,7 @@ def faults_of_program(
         folder: the folder of the plugin.
         entrypoint: its program, as its manifest names it.
         roots: the roots that the operator named.
-        owners: whose files count.
+        owners: the users whose files are trusted.
     """
     parts = PurePosixPath(entrypoint)
     if ".." in parts.parts:
@@ -99,7 +99,7 @@ def links_of(folder: Path, entrypoint: str | None = None) -> list[str]:
     paths = [folder]
     if entrypoint is not None:
         parts = PurePosixPath(entrypoint)
-        paths = [folder / each for each in (parts, *parts.parents) if str(each) != "."]
+        paths = [folder / part for part in (parts, *parts.parents) if str(part) != "."]
     return [str(path) for path in paths if os.path.islink(path)]
 
 
@@ -119,12 +119,12 @@ def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
     return None
 
 
-#: The folder that plugins may share, which is none.
+#: The folder that plugins share; it is no plugin itself.
 SHARED = "lib"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlugin:
     """A plugin as it lies in a root: its folder, its manifest, and the hash of that."""
 
     folder: Path
@@ -159,7 +159,7 @@ class Plugin:
         """Return the seconds that a command may take."""
         return self.settings.timeout_s(command)
 
-    def command(self, name: str) -> Command:
+    def command(self, name: str) -> PluginCommand:
         """Return a command.
 
         Raises:
@@ -184,12 +184,12 @@ class Registry:
         left_out: the configured ones that can't be loaded, by name, and why.
         faults: of those, and of others in the roots that could not be loaded.
         missing: of entries that lead to no plugin at all.
-        warnings: what an operator should hear of.
-        shadowed: those of them that tell of plugins behind others of their name.
+        warnings: what an operator should know.
+        shadowed: the warnings about plugins behind another one of the same name.
     """
 
     plugins: Mapping[str, Plugin] = field(default_factory=Frozen)
-    found: Mapping[str, Found] = field(default_factory=Frozen)
+    found: Mapping[str, FoundPlugin] = field(default_factory=Frozen)
     left_out: Mapping[str, Fault] = field(default_factory=Frozen)
     faults: tuple[Fault, ...] = ()
     missing: tuple[Fault, ...] = ()
@@ -219,8 +219,8 @@ def discover(config: Config) -> Registry:
     }
     used = {settings.uses for settings in config.plugins.values()}
     for name in search.found.keys() - used:
-        told = f"the plugin {name!r} is not used; add plugins.{name} to run it"
-        search.warn(search.found[name].folder / MANIFEST, told)
+        message = f"the plugin {name!r} is not used; add plugins.{name} to run it"
+        search.warn(search.found[name].folder / MANIFEST, message)
     return Registry(
         plugins=Frozen(plugins),
         found=Frozen(search.found),
@@ -236,7 +236,7 @@ class _Search:
     """Looks through the roots of a configuration."""
 
     def __init__(self, config: Config) -> None:
-        self.found: dict[str, Found] = {}
+        self.found: dict[str, FoundPlugin] = {}
         self.faults: list[Fault] = []
         self.missing: list[Fault] = []
         self.left_out: dict[str, Fault] = {}
@@ -247,7 +247,7 @@ class _Search:
         self._refused: dict[str, Fault] = {}
         #: The first fault of a root whose plugins are not known.
         self._unread: Fault | None = None
-        #: Names that two plugins of one root have: which one is meant can't be told.
+        #: Names that two plugins of one root have, so that the name is ambiguous.
         self._double: set[str] = set()
 
     def warn(self, path: Path, message: str) -> None:
@@ -256,7 +256,7 @@ class _Search:
     def look_through(self, root: Path) -> None:
         try:
             check(root, self._config.owners, lists=True)
-            folders = sorted(each for each in root.iterdir() if each.is_dir())
+            folders = sorted(entry for entry in root.iterdir() if entry.is_dir())
         except Distrusted as error:
             self._unread = Fault(str(root), 0, "", f"no plugin here is taken: {error}")
             self.faults.append(self._unread)
@@ -278,12 +278,12 @@ class _Search:
     def _look_at(self, folder: Path, root: Path) -> None:
         file = folder / MANIFEST
         roots = self._config.plugin_roots
-        told = list(faults_of_folder(folder, roots, self._config.owners))
-        manifest, faults = read_manifest(file, self._config.owners) if not told else (None, [])
+        messages = list(faults_of_folder(folder, roots, self._config.owners))
+        manifest, faults = read_manifest(file, self._config.owners) if not messages else (None, [])
         if manifest is not None:
-            told += faults_of_program(folder, manifest.entrypoint, roots, self._config.owners)
-        told += self._links(folder, manifest)
-        faults += [Fault(str(file), 0, "", message) for message in told]
+            messages += faults_of_program(folder, manifest.entrypoint, roots, self._config.owners)
+        messages += self._links(folder, manifest)
+        faults += [Fault(str(file), 0, "", message) for message in messages]
         name = manifest.name if manifest else name_in(file, self._config.owners) or folder.name
         earlier = self.found.get(name)
         if earlier is not None and manifest is not None and earlier.folder.parent == root:
@@ -298,11 +298,11 @@ class _Search:
         if manifest is None or faults:
             self._refused.setdefault(name, sorted(faults)[0])
         else:
-            self.found[name] = Found(
+            self.found[name] = FoundPlugin(
                 folder, manifest, hash_of(read_bytes(file, self._config.owners))
             )
 
-    def _refuse_both(self, file: Path, name: str, earlier: Found) -> None:
+    def _refuse_both(self, file: Path, name: str, earlier: FoundPlugin) -> None:
         self._refuse_again(file, name)
         self._refuse_again(earlier.folder / MANIFEST, name)
         self._double.add(name)
@@ -310,8 +310,10 @@ class _Search:
         del self.found[name]
 
     def _refuse_again(self, file: Path, name: str) -> None:
-        told = f"two plugins of one folder have the name {name!r}, and neither runs; move one away"
-        self.faults.append(Fault(str(file), 0, "", told))
+        message = (
+            f"two plugins of one folder have the name {name!r}, and neither runs; move one away"
+        )
+        self.faults.append(Fault(str(file), 0, "", message))
 
     def _links(self, folder: Path, manifest: Manifest | None) -> list[str]:
         """Warn of symlinks, and return them as faults where they are not allowed."""
@@ -320,16 +322,16 @@ class _Search:
             self.warn(folder / MANIFEST, f"{link} is a symlink")
         if self._config.service.allow_symlinks:
             return []
-        told = "is a symlink; move the plugin there, or set service.allow_symlinks: true"
-        return [f"{link} {told}" for link in links]
+        advice = "is a symlink; move the plugin there, or set service.allow_symlinks: true"
+        return [f"{link} {advice}" for link in links]
 
     def plugin(self, settings: PluginConfig) -> Plugin | None:
         """Return the plugin of an entry of `plugins`, None where it can't run, which is noted."""
-        found = self.found.get(settings.uses)
-        if found is None:
+        candidate = self.found.get(settings.uses)
+        if candidate is None:
             self._note_absent(settings)
             return None
-        missing = [key for key in found.manifest.required if settings.config.get(key) is None]
+        missing = [key for key in candidate.manifest.required if settings.config.get(key) is None]
         if missing:
             fault = settings.place.fault(f"the plugin asks for config: {', '.join(missing)}")
             self.faults.append(fault)
@@ -337,12 +339,14 @@ class _Search:
             return None
         return Plugin(
             name=settings.name,
-            folder=found.folder,
-            entrypoint=found.folder / found.manifest.entrypoint,
-            manifest=found.manifest,
+            folder=candidate.folder,
+            entrypoint=candidate.folder / candidate.manifest.entrypoint,
+            manifest=candidate.manifest,
             settings=settings,
-            fingerprint=_fingerprint(found, settings),
-            parallelism=_parallelism(found.manifest, settings, self._config.service.max_workers),
+            fingerprint=_fingerprint(candidate, settings),
+            parallelism=_parallelism(
+                candidate.manifest, settings, self._config.service.max_workers
+            ),
         )
 
     def _note_absent(self, settings: PluginConfig) -> None:
@@ -351,13 +355,13 @@ class _Search:
         if why is not None:
             self.left_out[settings.name] = why
             return
-        told = f"no plugin {settings.uses!r} is in plugin_roots{near(settings.uses, self.found)}"
-        self.missing.append(settings.place.fault(told))
+        message = f"no plugin {settings.uses!r} is in plugin_roots{near(settings.uses, self.found)}"
+        self.missing.append(settings.place.fault(message))
 
 
-def _fingerprint(found: Found, settings: PluginConfig) -> str:
+def _fingerprint(candidate: FoundPlugin, settings: PluginConfig) -> str:
     config = orjson.dumps(settings.config, option=orjson.OPT_SORT_KEYS)
-    return hash_of(found.hash.encode() + config)
+    return hash_of(candidate.hash.encode() + config)
 
 
 def _parallelism(manifest: Manifest, settings: PluginConfig, max_workers: int) -> int:
@@ -376,27 +380,27 @@ def check_references(config: Config, registry: Registry) -> tuple[list[Fault], l
     A name that is nowhere is a fault. What leads to a plugin that is disabled or left out waits for
     it, and is a warning.
     """
-    found = _References(config, registry)
+    references = _References(config, registry)
     for plugin in config.plugins.values():
         for entry in plugin.schedules if plugin.enabled else ():
-            found.command(entry.plugin, entry.command, entry.place)
-        found.timeouts(plugin)
+            references.command(entry.plugin, entry.command, entry.place)
+        references.timeouts(plugin)
         if plugin.on_failure:
-            found.target(plugin.on_failure, plugin.place)
+            references.target(plugin.on_failure, plugin.place)
     if config.service.on_failure:
-        found.target(config.service.on_failure, config.service.place)
+        references.target(config.service.on_failure, config.service.place)
     for route in config.routes:
         if route.source != SWITCH:
-            found.plugin(route.source, route.place)
-        found.command(route.to, route.command, route.place)
+            references.plugin(route.source, route.place)
+        references.command(route.to, route.command, route.place)
     for pipeline in config.pipelines:
         if pipeline.from_plugin not in (None, SWITCH):
-            found.plugin(pipeline.from_plugin, pipeline.place)
+            references.plugin(pipeline.from_plugin, pipeline.place)
         for step in pipeline.steps:
-            found.step(step)
+            references.step(step)
     for endpoint in config.webhooks.endpoints if config.webhooks else ():
-        found.endpoint(endpoint)
-    return found.faults, found.warnings
+        references.endpoint(endpoint)
+    return references.faults, references.warnings
 
 
 class _References:
@@ -406,40 +410,42 @@ class _References:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
 
-    def plugin(self, name: str, place: Place) -> None:
+    def plugin(self, name: str, place: SourceLocation) -> None:
         if name in self._registry.plugins:
             return
         settings = self._config.plugins.get(name)
         if settings is None:
-            told = f"there is no plugin {name!r}{near(name, self._config.plugins)}"
+            message = f"there is no plugin {name!r}{near(name, self._config.plugins)}"
             if name in self._registry.found:
-                told = f"the plugin {name!r} is not used; add plugins.{name} to run it"
-            self.faults.append(place.fault(told))
+                message = f"the plugin {name!r} is not used; add plugins.{name} to run it"
+            self.faults.append(place.fault(message))
         elif not settings.enabled:
             self.warnings.append(place.fault(f"the plugin {name!r} is disabled"))
         elif name in self._registry.left_out:
-            told = f"the plugin {name!r} is left out, so nothing comes of this"
-            self.warnings.append(place.fault(told))
+            message = f"the plugin {name!r} is left out, so nothing comes of this"
+            self.warnings.append(place.fault(message))
         # else the entry itself leads nowhere, and has a fault
 
-    def command(self, plugin: str, command: str, place: Place) -> None:
+    def command(self, plugin: str, command: str, place: SourceLocation) -> None:
         self.plugin(plugin, place)
-        if (found := self._registry.plugins.get(plugin)) is None:
+        if (loaded := self._registry.plugins.get(plugin)) is None:
             return
-        commands = found.manifest.commands
+        commands = loaded.manifest.commands
         if command not in commands:
-            told = f"the plugin {plugin!r} has no command {command!r}{near(command, commands)}"
-            self.faults.append(place.fault(told))
+            message = f"the plugin {plugin!r} has no command {command!r}{near(command, commands)}"
+            self.faults.append(place.fault(message))
 
     def timeouts(self, settings: PluginConfig) -> None:
-        found = self._registry.plugins.get(settings.name)
-        known = {*TIMEOUTS_S, *(found.manifest.commands if found else settings.timeouts)}
+        plugin = self._registry.plugins.get(settings.name)
+        commands = {*TIMEOUTS_S, *(plugin.manifest.commands if plugin else settings.timeouts)}
         for command in settings.timeouts:
-            if command not in known:
-                told = f"timeouts.{command}: the plugin has no such command{near(command, known)}"
-                self.faults.append(settings.place.fault(told))
+            if command not in commands:
+                message = (
+                    f"timeouts.{command}: the plugin has no such command{near(command, commands)}"
+                )
+                self.faults.append(settings.place.fault(message))
 
-    def target(self, target: str, place: Place) -> None:
+    def target(self, target: str, place: SourceLocation) -> None:
         plugin, _, command = target.partition(".")
         self.command(plugin, command or "handle", place)
 
@@ -448,10 +454,12 @@ class _References:
             self.command(endpoint.plugin, endpoint.command, endpoint.place)
         pipelines = {pipeline.name for pipeline in self._config.pipelines}
         if endpoint.pipeline is not None and endpoint.pipeline not in pipelines:
-            told = f"there is no pipeline {endpoint.pipeline!r}{near(endpoint.pipeline, pipelines)}"
-            self.faults.append(endpoint.place.fault(told))
+            message = (
+                f"there is no pipeline {endpoint.pipeline!r}{near(endpoint.pipeline, pipelines)}"
+            )
+            self.faults.append(endpoint.place.fault(message))
 
-    def step(self, step: Step) -> None:
+    def step(self, step: PipelineStep) -> None:
         if step.uses is not None:
             self.command(step.plugin, step.command, step.place)
         for inner in (*step.steps, *step.split):

@@ -1,4 +1,4 @@
-"""Manifests of plugins: what a plugin is, the commands that it has, and what it must be told."""
+"""Manifests of plugins: the description of a plugin, its commands, and its settings."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ View = Literal["mirror_object", "merge_object"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class PluginCommand:
     """A command of a plugin.
 
     Attributes:
         type: `read` changes nothing outside of the plugin, `write` may.
-        idempotent, retry_safe: what its author says of repetitions; None is nothing.
+        idempotent, retry_safe: its author's promise about repetitions; None: no promise.
         input_schema, output_schema, values: what it takes and gives, for readers.
     """
 
@@ -66,7 +66,7 @@ class FactOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The facts that a plugin tells of itself.
+    """A plugin's description of itself.
 
     Attributes:
         entrypoint: its program, as a path from its folder on.
@@ -82,7 +82,7 @@ class Manifest:
     protocol: int = PROTOCOL
     concurrency_safe: bool = True
     working_directory: Literal["plugin", "service"] = "service"
-    commands: Mapping[str, Command] = field(default_factory=Frozen)
+    commands: Mapping[str, PluginCommand] = field(default_factory=Frozen)
     fact_outputs: tuple[FactOutput, ...] = ()
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
 
     Args:
         path: of the file.
-        owners: whose files count; None looks at nobody.
+        owners: the users whose files are trusted; None: no check.
     """
     try:
         tree, faults = parse(read_bytes(path, owners).decode("utf-8"), str(path))
@@ -152,8 +152,8 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
     commands = _commands(validation)
     shape = validation.shaped(_ManifestShape)
     if validation.at("protocol") == "1":
-        told = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
-        validation.refuse(f"{told}: poll: {{type: read}}", "protocol")
+        message = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
+        validation.refuse(f"{message}: poll: {{type: read}}", "protocol")
     facts = _fact_outputs(validation, shape.fact_outputs if shape else (), commands)
     if shape is None or validation.faults:
         return None, validation.faults
@@ -181,20 +181,20 @@ def name_in(path: Path, owners: Owners | None = None) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _commands(validation: Validation) -> dict[str, Command]:
+def _commands(validation: Validation) -> dict[str, PluginCommand]:
     """Return the commands: a map of them by name, or a list of maps that have their names."""
     tree = validation.at("commands")
-    found: dict[str, Command] = {}
+    commands: dict[str, PluginCommand] = {}
     if isinstance(tree, Items):
         for number, entry in enumerate(tree):
             path = ("commands", number)
             if not isinstance(entry, Map):
-                told = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
-                validation.refuse(told, *path)
+                message = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
+                validation.refuse(message, *path)
             elif (shape := validation.shaped(_CommandShape, *path)) is not None:
-                if shape.name in found:
+                if shape.name in commands:
                     validation.refuse(f"{shape.name!r} stands twice", *path)
-                found[shape.name] = _command(shape)
+                commands[shape.name] = _command(shape)
     elif isinstance(tree, Map):
         for name, entry in tree.items():
             if isinstance(entry, Map) and "name" not in entry:
@@ -205,25 +205,25 @@ def _commands(validation: Validation) -> dict[str, Command]:
             elif entry["name"] != name:
                 validation.refuse("this is another command's name", "commands", name, "name")
             if (shape := validation.shaped(_CommandShape, "commands", name)) is not None:
-                found[name] = _command(shape)
-    if tree is not None and not found and not validation.faults:
+                commands[name] = _command(shape)
+    if tree is not None and not commands and not validation.faults:
         validation.refuse("write at least one: commands: {poll: {type: read}}", "commands")
-    return found
+    return commands
 
 
-def _command(shape: _CommandShape) -> Command:
-    return Command(**{name: frozen(value) for name, value in shape})
+def _command(shape: _CommandShape) -> PluginCommand:
+    return PluginCommand(**{name: frozen(value) for name, value in shape})
 
 
 def _fact_outputs(
-    validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, Command]
+    validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, PluginCommand]
 ) -> tuple[FactOutput, ...]:
-    found: dict[str, FactOutput] = {}
+    outputs: dict[str, FactOutput] = {}
     for number, shape in enumerate(shapes):
         command, path = shape.when.command, ("fact_outputs", number, "when", "command")
         if command not in commands:
             validation.refuse(f"{command!r} is none of its commands", *path)
-        if command in found:
+        if command in outputs:
             validation.refuse(f"{command!r} has a rule already", *path)
-        found[command] = FactOutput(command, shape.fact_type, shape.compatibility_view)
-    return tuple(found.values())
+        outputs[command] = FactOutput(command, shape.fact_type, shape.compatibility_view)
+    return tuple(outputs.values())

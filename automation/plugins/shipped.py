@@ -26,12 +26,12 @@ _NO_FILE = ".new"
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedPlugin:
     """A plugin that was copied.
 
     Attributes:
         folder: its copy.
-        manifest: what it tells of itself.
+        manifest: its description of itself.
         state: whether it is `new`, was the `same`, or was `changed`.
     """
 
@@ -52,8 +52,8 @@ def add(
     *,
     replace: bool = False,
     dry_run: bool = False,
-) -> Added:
-    """Copy a plugin of the package into a root of plugins; again, it finishes what broke off.
+) -> AddedPlugin:
+    """Copy a plugin of the package into a root of plugins; a repetition finishes a partial copy.
 
     Args:
         name: the plugin.
@@ -68,30 +68,28 @@ def add(
         Refused: files of another one are there, or of one that was changed; or a link leads out.
         AckbusError: the root can't be written to.
     """
-    manifest = next((each for each in shipped() if each.name == name), None)
+    manifest = next((plugin for plugin in shipped() if plugin.name == name), None)
     if manifest is None:
-        names = ", ".join(each.name for each in shipped())
-        raise NotFound(f"no plugin {name!r} comes along; there are {names}")
-    folder, wanted = root / name, _files(name)
-    there = {file: _read(folder / file) for file in wanted}
-    if there == wanted:
-        return Added(folder, manifest, "same")
-    others = [file for file, data in wanted.items() if there[file] not in (None, data)]
+        names = ", ".join(plugin.name for plugin in shipped())
+        raise NotFound(f"no plugin {name!r} comes with the package; there are {names}")
+    folder, files = root / name, _files(name)
+    there = {file: _read(folder / file) for file in files}
+    if there == files:
+        return AddedPlugin(folder, manifest, "same")
+    others = [file for file, data in files.items() if there[file] not in (None, data)]
     if others and not replace:
-        told = ", ".join(others)
-        raise Refused(f"{folder} has another {told}; --replace puts this one in its place")
+        differing = ", ".join(others)
+        raise Refused(f"{folder} has another {differing}; --replace puts this one in its place")
     state: Literal["new", "changed"] = "changed" if others else "new"
     if dry_run:
-        return Added(folder, manifest, state)
-    modes = {file: 0o755 if file == manifest.entrypoint else 0o644 for file in wanted}
+        return AddedPlugin(folder, manifest, state)
+    modes = {file: 0o755 if file == manifest.entrypoint else 0o644 for file in files}
     top = within if within is not None and root.is_relative_to(within) else root
-    _write(folder, Enclosure(str(top)), wanted, modes)
-    return Added(folder, manifest, state)
+    _write(folder, Enclosure(str(top)), files, modes)
+    return AddedPlugin(folder, manifest, state)
 
 
-def _write(
-    folder: Path, within: Enclosure, wanted: dict[str, bytes], modes: dict[str, int]
-) -> None:
+def _write(folder: Path, within: Enclosure, files: dict[str, bytes], modes: dict[str, int]) -> None:
     """Write the files of a plugin; one that is a link is replaced, and never followed.
 
     Raises:
@@ -100,7 +98,7 @@ def _write(
     """
     try:
         with within.spot(str(folder / _NO_FILE), make=0o755) as there:
-            for file, data in wanted.items():
+            for file, data in files.items():
                 spot = EnclosedFile(str(folder / file), file, there.folder)
                 spot.remove_link()
                 spot.replace(data, mode=modes[file])

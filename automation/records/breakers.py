@@ -35,7 +35,7 @@ class Breaker:
     """A breaker.
 
     Attributes:
-        plugin, command: what it is of.
+        plugin, command: the command that it guards.
         state: `closed`, `open` or `half_open`.
         failure_count: how many scheduled jobs in a row ended badly.
         opened_at: since when it is not closed, as RFC 3339; None while it is.
@@ -92,8 +92,8 @@ class Breakers(Table):
         super().__init__(engine)
         self._rules: Mapping[str, BreakerConfig] = {}
 
-    def take(self, rules: Mapping[str, BreakerConfig]) -> None:
-        """Go by these rules of plugins from now on; a plugin without one has the usual rule."""
+    def use_rules(self, rules: Mapping[str, BreakerConfig]) -> None:
+        """Use these rules of plugins from now on; a plugin without one has the default rule."""
         self._rules = rules
 
     def may_poll(self, plugin: str, command: str, submission: Submission) -> bool:
@@ -103,7 +103,7 @@ class Breakers(Table):
         call, or one waits or runs already.
 
         Args:
-            plugin, command: what it is of.
+            plugin, command: the command that it guards.
             submission: tells whether a scheduled job of it waits or runs.
         """
         with self._engine.write():
@@ -125,7 +125,7 @@ class Breakers(Table):
         """Count the end of a job, in the transaction that ends it.
 
         Returns:
-            Whether the breaker has opened by it.
+            Whether this has opened the breaker.
         """
         if submitted_by != "scheduler":
             return False

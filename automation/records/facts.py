@@ -213,10 +213,10 @@ class LogEntry:
     def answer(self) -> dict[str, Any] | None:
         """The answer of the plugin; None where it printed no JSON object."""
         try:
-            found = orjson.loads(self.result or "")
+            answer = orjson.loads(self.result or "")
         except orjson.JSONDecodeError:
             return None
-        return found if isinstance(found, dict) else None
+        return answer if isinstance(answer, dict) else None
 
 
 #: Of how many of a plugin's newest attempts the output is kept where they failed: a plugin that
@@ -297,16 +297,18 @@ class JobLog(Table):
             rows = self._engine.rows(SQL["newest_log_of_plugin"], (plugin, _END_OF_TIME, limit))
         return [LogEntry(*row) for row in rows]
 
-    def find(self, wanted: LogFilter, limit: int) -> list[LogEntry]:
+    def find(self, log_filter: LogFilter, limit: int) -> list[LogEntry]:
         """Return the wanted attempts that ended last, the newest first."""
-        name = "find_log" if wanted.job_id is None else "find_log_of_job"
-        entries = [LogEntry(*row) for row in self._engine.rows(SQL[name], _values(wanted, limit))]
+        name = "find_log" if log_filter.job_id is None else "find_log_of_job"
+        entries = [
+            LogEntry(*row) for row in self._engine.rows(SQL[name], _values(log_filter, limit))
+        ]
         return sorted(entries, key=lambda entry: entry.completed_at, reverse=True)[:limit]
 
-    def count(self, wanted: LogFilter, limit: int) -> int:
+    def count(self, log_filter: LogFilter, limit: int) -> int:
         """Return how many attempts are wanted; the count ends at `limit`."""
-        name = "count_log" if wanted.job_id is None else "count_log_of_job"
-        count: int = self._engine.value(SQL[name], _values(wanted, limit))
+        name = "count_log" if log_filter.job_id is None else "count_log_of_job"
+        count: int = self._engine.value(SQL[name], _values(log_filter, limit))
         return count
 
     def prune(self, before: str, limit: int) -> int:
@@ -334,8 +336,8 @@ class JobLog(Table):
 
 def submitted_by(message: Message) -> str:
     """Return who asked for the job of a message; a program that does not say so counts as `cli`."""
-    told = message.headers.get("submitted_by")
-    return told if isinstance(told, str) and told else "cli"
+    submitter = message.headers.get("submitted_by")
+    return submitter if isinstance(submitter, str) and submitter else "cli"
 
 
 def _text(value: object) -> str | None:
@@ -346,13 +348,13 @@ def _storable(text: str | None) -> str | None:
     return None if text is None else text.encode(errors="replace").decode()
 
 
-def _values(wanted: LogFilter, limit: int) -> tuple[object, ...]:
+def _values(log_filter: LogFilter, limit: int) -> tuple[object, ...]:
     """Return the values of the statements for wanted attempts."""
-    text = wanted.text and re.sub(r"([\\%_])", r"\\\1", wanted.text)
-    statuses = orjson.dumps(wanted.statuses).decode() if wanted.statuses else None
+    text = log_filter.text and re.sub(r"([\\%_])", r"\\\1", log_filter.text)
+    statuses = orjson.dumps(log_filter.statuses).decode() if log_filter.statuses else None
     asked = (
-        *(wanted.since or "", wanted.until or _END_OF_TIME),
-        *(wanted.plugin, wanted.command, wanted.submitted_by),
+        *(log_filter.since or "", log_filter.until or _END_OF_TIME),
+        *(log_filter.plugin, log_filter.command, log_filter.submitted_by),
         *(statuses, f"%{text}%" if text else None, limit),
     )
-    return asked if wanted.job_id is None else (*asked, wanted.job_id)
+    return asked if log_filter.job_id is None else (*asked, log_filter.job_id)

@@ -1,4 +1,4 @@
-"""The fence of the service: what an earlier service still writes is refused."""
+"""The fence of the service: late writes of an earlier service are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ServiceRow:
 
 
 class Fence(Table):
-    """The table `automation_service`: one row, whose token is that of the one service."""
+    """The table `automation_service`: one row, with the token of the current service."""
 
     def begin(self, directory: Path, config_hash: str) -> int:
         """Draw the token of a service that begins in this process."""
@@ -58,7 +58,7 @@ class Fence(Table):
         return int(token)
 
     def check(self, token: int) -> None:
-        """Refuse what is not of the newest service; in the transaction that it is to guard.
+        """Refuse writes of any but the newest service; call it in the transaction to guard.
 
         Raises:
             ServiceFenced: another one has begun since.
@@ -88,12 +88,12 @@ class Fence(Table):
         return ServiceRow(*row) if row is not None else ServiceRow(0, *[None] * 8)
 
 
-# The last taking of a configuration by the service: what was left out, or why it was refused.
+# The last activation of a configuration: what was left out, or why it was refused.
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
-    """A taking of a configuration, at a start or a reload.
+class Activation:
+    """An attempt to activate a configuration, at a start or a reload.
 
     Attributes:
         number: how many there were on this bus, refused ones too.
@@ -107,35 +107,39 @@ class Taking:
     refused: str | None = None
 
 
-class Takings(Table):
+class Activations(Table):
     """The entry `automation_taking` of the table `meta`."""
 
-    def last(self) -> Taking:
-        """Return the last one; without any, and where the entry is damaged, an empty one."""
+    def last(self) -> Activation:
+        """Return the last activation; an empty one if there is none or its entry is damaged."""
         try:
-            held = orjson.loads(self._engine.value(SQL["taking"]) or b"{}")
+            entry = orjson.loads(self._engine.value(SQL["taking"]) or b"{}")
         except orjson.JSONDecodeError:
-            held = {}
-        fields = held if isinstance(held, dict) else {}
+            entry = {}
+        fields = entry if isinstance(entry, dict) else {}
         number, left_out = fields.get("number"), fields.get("left_out")
         refused = fields.get("refused")
         named = left_out.items() if isinstance(left_out, dict) else ()
-        return Taking(
+        return Activation(
             number if isinstance(number, int) else 0,
             {name: str(why) for name, why in named},
             None if refused is None else str(refused),
         )
 
     def taken(self, left_out: Mapping[str, str]) -> None:
-        """Note that one is in force; in the transaction of its caller."""
+        """Record an activation; call it in the caller's transaction."""
         shown = {name: kept_error(why) or "" for name, why in left_out.items()}
-        self._note(Taking(self.last().number + 1, shown))
+        self._note(Activation(self.last().number + 1, shown))
 
     def refused(self, why: str) -> None:
-        """Note that one was refused; in the transaction of its caller."""
+        """Record a refused activation; call it in the caller's transaction."""
         last = self.last()
-        self._note(Taking(last.number + 1, last.left_out, kept_error(why)))
+        self._note(Activation(last.number + 1, last.left_out, kept_error(why)))
 
-    def _note(self, taking: Taking) -> None:
-        fields = {"number": taking.number, "left_out": taking.left_out, "refused": taking.refused}
+    def _note(self, activation: Activation) -> None:
+        fields = {
+            "number": activation.number,
+            "left_out": activation.left_out,
+            "refused": activation.refused,
+        }
         self._engine.change(SQL["set_taking"], (orjson.dumps(fields).decode(),))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ..config.faults import Fault
-    from ..config.flows import Condition, Pipeline, Predicate, Step
+    from ..config.flows import Condition, Pipeline, PipelineStep, Predicate
     from ..config.snapshot import Config
 
     #: The roots of paths, each with its value.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # The values that steps of pipelines may name by dotted paths: payload, context and config.
 
-#: How many names of what is there an error has at most, and how many are compared: it is slow.
+#: How many existing names an error lists at most, and how many are compared, which is slow.
 _NAMED, _COMPARED = 10, 200
 
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number"}
@@ -44,7 +44,7 @@ _PATH = re.compile(r"(payload|context)(\.[^.\s{}]+)*")
 
 
 class FlowFault(Exception):
-    """A step can't be given what its pipeline says; its job fails with this text."""
+    """A step's input can't be built as its pipeline says; its job fails with this text."""
 
 
 def look_up(scope: Scope, path: str) -> object:
@@ -73,20 +73,20 @@ def required(scope: Scope, path: str) -> object:
 
 
 def _what_is_there(scope: Scope, path: str) -> str:
-    """Return what stands where a path leads as far as it leads."""
+    """Describe the value at the longest existing prefix of a path."""
     words = path.split(".")
     while words and look_up(scope, ".".join(words)) is ABSENT:
         words.pop()
-    known = ".".join(words)
-    value = look_up(scope, known) if known else scope
+    prefix = ".".join(words)
+    value = look_up(scope, prefix) if prefix else scope
     if isinstance(value, dict) and value:
-        names = sorted(f"{known}.{key}" for key in value)
+        names = sorted(f"{prefix}.{key}" for key in value)
         likely = [name for name in names[:_COMPARED] if len(name) <= 2 * len(path)]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"there is {', '.join(map(shown, names[:_NAMED]))}{more}{near(path, likely)}"
     if isinstance(value, list | tuple) and value:
-        return f"{known} is a list of {len(value)}, from {known}.0 on"
-    return f"{known} is {'empty' if value in ({}, [], ()) else _KINDS.get(type(value), 'null')}"
+        return f"{prefix} is a list of {len(value)}, from {prefix}.0 on"
+    return f"{prefix} is {'empty' if value in ({}, [], ()) else _KINDS.get(type(value), 'null')}"
 
 
 def fault_of_template(template: str) -> str | None:
@@ -111,12 +111,12 @@ def filled(template: str, scope: Scope) -> object:
         raise FlowFault(fault)
     if whole := _REFERENCE.fullmatch(template):
         return required(scope, whole[1])
-    return _REFERENCE.sub(lambda found: _text(required(scope, found[1])), template)
+    return _REFERENCE.sub(lambda match: _text(required(scope, match[1])), template)
 
 
-def is_same(one: object, other: object) -> bool:
+def is_same(value: object, other: object) -> bool:
     """Tell whether two JSON values are the same, in their types too: 1 is not true, nor 1.0."""
-    return encode(one) == encode(other)
+    return encode(value) == encode(other)
 
 
 def _text(value: object) -> str:
@@ -143,34 +143,36 @@ def holds(condition: Condition | None, scope: Scope) -> bool:
     if condition is None:
         return True
     if isinstance(condition, AllOf):
-        return all(holds(each, scope) for each in condition.of)
+        return all(holds(part, scope) for part in condition.of)
     if isinstance(condition, AnyOf):
-        return any(holds(each, scope) for each in condition.of)
+        return any(holds(part, scope) for part in condition.of)
     if isinstance(condition, Not):
         return not holds(condition.of, scope)
     return _compare(condition, look_up(scope, condition.path))
 
 
 def _compare(predicate: Predicate, value: object) -> bool:
-    op, wanted = predicate.op, predicate.value
+    op, expected = predicate.op, predicate.value
     if op == "exists":
         return value is not ABSENT
     value = None if value is ABSENT else value
     if op == "eq":
-        return _is_equal(value, wanted)
+        return _is_equal(value, expected)
     if op == "neq":
-        return not _is_equal(value, wanted)
+        return not _is_equal(value, expected)
     if op == "in":
-        return isinstance(wanted, list | tuple) and any(_is_equal(value, each) for each in wanted)
+        return isinstance(expected, list | tuple) and any(
+            _is_equal(value, choice) for choice in expected
+        )
     if op in _NUMERIC:
-        return _is_number(value) and _is_number(wanted) and _NUMERIC[op](value, wanted)  # type: ignore[arg-type]
-    return isinstance(value, str) and isinstance(wanted, str) and _TEXTUAL[op](value, wanted)
+        return _is_number(value) and _is_number(expected) and _NUMERIC[op](value, expected)  # type: ignore[arg-type]
+    return isinstance(value, str) and isinstance(expected, str) and _TEXTUAL[op](value, expected)
 
 
-def _is_equal(value: object, wanted: object) -> bool:
-    if _is_number(value) and _is_number(wanted):
-        return value == wanted
-    return is_same(value, wanted)
+def _is_equal(value: object, expected: object) -> bool:
+    if _is_number(value) and _is_number(expected):
+        return value == expected
+    return is_same(value, expected)
 
 
 def _is_number(value: object) -> bool:
@@ -183,7 +185,7 @@ def _is_number(value: object) -> bool:
 MAX_CONTEXT_BYTES = 1_000_000
 
 
-def payload_of(step: Step, scope: Scope) -> object:
+def payload_of(step: PipelineStep, scope: Scope) -> object:
     """Return the payload of a step's job: the one of the scope, with the keys of `with`.
 
     Every template sees the scope as it was; none sees what another one has set.
@@ -191,18 +193,18 @@ def payload_of(step: Step, scope: Scope) -> object:
     Raises:
         FlowFault: a template leads nowhere, or the payload has no keys.
     """
-    given = scope["payload"]
+    payload = scope["payload"]
     if not step.with_:
-        return given
-    if given is not None and not isinstance(given, dict):
+        return payload
+    if payload is not None and not isinstance(payload, dict):
         raise FlowFault("with: the payload is no object, so it has no keys to set")
-    return {**(given or {}), **_filled(step.with_, scope)}
+    return {**(payload or {}), **_filled(step.with_, scope)}
 
 
-def context_of(step: Step, scope: Scope) -> Context:
+def context_of(step: PipelineStep, scope: Scope) -> Context:
     """Return the context of a step: the inherited one, and what it claims.
 
-    What is inherited never changes; saying it again is allowed.
+    Inherited values never change; to claim the same value again is allowed.
 
     Raises:
         FlowFault: a source is not there, a claim would change what is inherited, or the context
@@ -219,29 +221,29 @@ def context_of(step: Step, scope: Scope) -> Context:
 
 
 def _filled(templates: Mapping[str, str], scope: Scope) -> dict[str, object]:
-    found = {}
+    values = {}
     for key, template in templates.items():
         try:
-            found[key] = filled(template, scope)
+            values[key] = filled(template, scope)
         except FlowFault as fault:
             raise FlowFault(f"with.{key}: {fault}") from None
-    return found
+    return values
 
 
-def _claims(step: Step, scope: Scope) -> dict[str, object]:
+def _claims(step: PipelineStep, scope: Scope) -> dict[str, object]:
     """Return the claims of a step, by their durable paths."""
     sources = dict(step.baggage)
     if step.baggage_from is not None and step.namespace is not None:
         sources[step.namespace] = step.baggage_from
-    found = {}
+    claims = {}
     for path, source in sources.items():
         try:
-            found[path] = required(scope, source)
+            claims[path] = required(scope, source)
         except FlowFault as fault:
             raise FlowFault(f"baggage.{path}: {fault}") from None
-        if path == step.namespace and not isinstance(found[path], dict):
+        if path == step.namespace and not isinstance(claims[path], dict):
             raise FlowFault(f"baggage.{path}: {source} is no object")
-    return found
+    return claims
 
 
 def _nested(path: str, value: object) -> dict[str, object]:
@@ -284,18 +286,18 @@ class TooManySteps(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobNode:
     """A step that uses a plugin.
 
     Attributes:
         key: the name of the step in the run: its id, else `#` and its place; those of a pipeline
             that is called stand behind the name of the step that calls it.
-        step: what its author says.
+        step: as its author wrote it.
         then: what follows when it has succeeded.
     """
 
     key: str
-    step: Step
+    step: PipelineStep
     then: tuple[Node, ...]
 
 
@@ -318,7 +320,7 @@ class Gate:
     otherwise: tuple[Node, ...]
 
 
-Node = Job | Gate
+Node = JobNode | Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,20 +328,20 @@ class CompiledPipeline:
     """A pipeline whose steps are known by their keys.
 
     Attributes:
-        pipeline: what its author says.
+        pipeline: as its author wrote it.
         entries: what begins.
         jobs: all steps that use a plugin, by key, each after those that lead to it.
     """
 
     pipeline: Pipeline
     entries: tuple[Node, ...]
-    jobs: Mapping[str, Job] = field(default_factory=dict)
+    jobs: Mapping[str, JobNode] = field(default_factory=dict)
 
     @property
     def max_hops(self) -> int | None:
         """The limit of jobs that follow one another; None is none."""
-        given = self.pipeline.max_depth
-        return MAX_HOPS if given is None else given or None
+        max_depth = self.pipeline.max_depth
+        return MAX_HOPS if max_depth is None else max_depth or None
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -353,11 +355,11 @@ class CompiledPipeline:
 
     def hops(self) -> int:
         """Return how many jobs follow one another on the longest way."""
-        return _Longest().of_all(self.entries)
+        return _LongestPath().of_all(self.entries)
 
 
 def compiled(pipeline: Pipeline, all_pipelines: Mapping[str, Pipeline]) -> CompiledPipeline:
-    """Return a pipeline as it runs. Its calls make no cycle, and lead to pipelines that are there.
+    """Compile a pipeline. The pipelines that it calls must exist, and the calls make no cycle.
 
     Raises:
         TooManySteps: it has more than MAX_STEPS.
@@ -372,57 +374,63 @@ class _Compiler:
 
     def __init__(self, all_pipelines: Mapping[str, Pipeline]) -> None:
         self._all = all_pipelines
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, JobNode] = {}
 
     def sequence(
-        self, steps: tuple[Step, ...], then: tuple[Node, ...], above: str
+        self, steps: tuple[PipelineStep, ...], then: tuple[Node, ...], above: str
     ) -> tuple[Node, ...]:
         for number in range(len(steps), 0, -1):
             then = self._step(steps[number - 1], then, f"{above}#{number}", above)
         return then
 
-    def _step(self, step: Step, then: tuple[Node, ...], place: str, above: str) -> tuple[Node, ...]:
+    def _step(
+        self, step: PipelineStep, then: tuple[Node, ...], place: str, above: str
+    ) -> tuple[Node, ...]:
         key = place if step.id is None else f"{above[: above.rfind('/') + 1]}{step.id}"
         inside = self._inside(step, then, key, place)
         if step.condition is None:
             return inside
         return (Gate(key, step.condition, step.plugin, inside, then),)
 
-    def _inside(self, step: Step, then: tuple[Node, ...], key: str, place: str) -> tuple[Node, ...]:
+    def _inside(
+        self, step: PipelineStep, then: tuple[Node, ...], key: str, place: str
+    ) -> tuple[Node, ...]:
         if step.call is not None:
             return self.sequence(self._all[step.call].steps, then, f"{key}/")
         if step.steps:
             return self.sequence(step.steps, then, place)
         if step.split:
             branches = reversed(list(enumerate(step.split, 1)))
-            found = [self._step(each, then, f"{place}#{n}", place) for n, each in branches]
-            return tuple(node for branch in reversed(found) for node in branch)
-        job = self.jobs[key] = Job(key, step, then)
+            entries = [
+                self._step(inner_step, then, f"{place}#{n}", place) for n, inner_step in branches
+            ]
+            return tuple(node for branch in reversed(entries) for node in branch)
+        job = self.jobs[key] = JobNode(key, step, then)
         if len(self.jobs) > MAX_STEPS:
             raise TooManySteps(f"it has more than {MAX_STEPS} steps, with those that it calls")
         return (job,)
 
 
-class _Longest:
+class _LongestPath:
     """Finds the longest way, and looks at each step once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._hops: dict[int, int] = {}
 
     def of_all(self, nodes: tuple[Node, ...]) -> int:
         return max(map(self._of, nodes), default=0)
 
     def _of(self, node: Node) -> int:
-        if id(node) not in self._known:
-            if isinstance(node, Job):
-                found = 1 + self.of_all(node.then)
+        if id(node) not in self._hops:
+            if isinstance(node, JobNode):
+                hops = 1 + self.of_all(node.then)
             else:
-                found = max(self.of_all(node.inside), self.of_all(node.otherwise))
-            self._known[id(node)] = found
-        return self._known[id(node)]
+                hops = max(self.of_all(node.inside), self.of_all(node.otherwise))
+            self._hops[id(node)] = hops
+        return self._hops[id(node)]
 
 
-def calls_of(steps: tuple[Step, ...]) -> Iterator[Step]:
+def calls_of(steps: tuple[PipelineStep, ...]) -> Iterator[PipelineStep]:
     """Yield the steps that call a pipeline, at any depth."""
     for step in steps:
         if step.call is not None:
@@ -455,7 +463,7 @@ def faults_of_pipelines(config: Config) -> Iterator[Fault]:
 
 
 def is_whole(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> bool:
-    """Tell whether all calls of a pipeline, at any depth, lead to others and come to an end."""
+    """Tell whether all calls of a pipeline, at any depth, lead to pipelines and make no cycle."""
     levels = list(_levels(pipeline, pipelines))
     return len(levels) <= MAX_CALLS and all(level <= pipelines.keys() for level in levels)
 
@@ -464,7 +472,7 @@ def _levels(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> Iterator[s
     """Yield the names that a pipeline calls, then those that these call, and so on."""
     level = [pipeline]
     for _ in range(MAX_CALLS + 1):
-        names = {str(step.call) for each in level for step in calls_of(each.steps)}
+        names = {str(step.call) for caller in level for step in calls_of(caller.steps)}
         if not names:
             return
         yield names
@@ -486,38 +494,38 @@ def _way_back(start: str, end: str, pipelines: Mapping[str, Pipeline]) -> list[s
 
     A way of more than MAX_CALLS is refused for its length, and not looked for.
     """
-    ways, seen = [[start]], {start}
+    ways, visited = [[start]], {start}
     for way in ways:
         if way[-1] == end:
             return way
         following = pipelines.get(way[-1]) if len(way) <= MAX_CALLS else None
         for step in calls_of(following.steps) if following else ():
-            if step.call not in seen:
-                seen.add(str(step.call))
+            if step.call not in visited:
+                visited.add(str(step.call))
                 ways.append([*way, str(step.call)])
     return None
 
 
 def _faults_of_size(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> Iterator[Fault]:
     try:
-        found = compiled(pipeline, pipelines)
+        compiled_pipeline = compiled(pipeline, pipelines)
     except TooManySteps as error:
         yield pipeline.place.fault(str(error))
         return
-    if pipeline.on in SWITCH_EVENTS.values() and found.asks_first:
-        told = (
+    if pipeline.on in SWITCH_EVENTS.values() and compiled_pipeline.asks_first:
+        message = (
             f"it begins with {pipeline.on} and asks a condition before its first step,"
             " which would begin it again; let a step come first, or write the condition as the"
             " pipeline's own if"
         )
-        yield pipeline.place.fault(told)
-    hops, allowed = found.hops(), found.max_hops
+        yield pipeline.place.fault(message)
+    hops, allowed = compiled_pipeline.hops(), compiled_pipeline.max_hops
     if allowed is not None and hops > allowed:
-        told = f"{hops} steps follow one another, and {allowed} may; write max_depth: {hops}"
-        yield pipeline.place.fault(told)
+        message = f"{hops} steps follow one another, and {allowed} may; write max_depth: {hops}"
+        yield pipeline.place.fault(message)
 
 
-def _faults_of_templates(steps: tuple[Step, ...]) -> Iterator[Fault]:
+def _faults_of_templates(steps: tuple[PipelineStep, ...]) -> Iterator[Fault]:
     for step in steps:
         for key, template in step.with_.items():
             if fault := fault_of_template(template):

@@ -16,7 +16,7 @@ from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.outcomes import hops_of
 from ..config.flows import SWITCH, SWITCH_EVENTS
 from ..jobs.plugin_run import FAULT, HANDLE
-from ..jobs.submission import Answer, JobRequest
+from ..jobs.submission import ConditionAnswer, JobRequest
 from .conditions import MAX_HOPS, FlowFault, Gate, context_of, holds, payload_of
 
 TYPE_CHECKING = False
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ..jobs.endings import JobEnd
     from ..jobs.events import EventOut
     from ..jobs.submission import SubmittedBy
-    from .conditions import CompiledPipeline, Job, Node
+    from .conditions import CompiledPipeline, JobNode, Node
 
-# Ids that follow from what a job comes from and where it goes, so that to repeat is harmless.
+# Ids derived from a job's source and target, so that a repetition makes the same job.
 
 
 def derived_id(source: Message, target: str) -> str:
@@ -66,7 +66,7 @@ class Context:
 
     Attributes:
         id: as the headers of the step's job name it.
-        parent_id: the context that it has grown from, or None.
+        parent_id: the context that it extends, or None.
         pipeline, step: whose it is.
         values: the baggage.
         root_job_id: the first job of the run.
@@ -102,17 +102,17 @@ class Contexts(Table):
         )
 
     def values(self, id: str | None) -> dict[str, object]:
-        """Return the baggage of a context: what a plugin is told. Without a context it is empty.
+        """Return the baggage of a context, which plugins get; empty without a context.
 
         Raises:
             NotFound: it was deleted, long after the end of its run.
         """
         if id is None:
             return {}
-        found = self.get(id)
-        if found is None:
+        context = self.get(id)
+        if context is None:
             raise NotFound(f"there is no context {id} any more: its run ended long ago")
-        return dict(found.values)
+        return dict(context.values)
 
     def add(self, context: Context) -> None:
         """Store a context, in the transaction of its job; one that is there stays as it is."""
@@ -132,15 +132,15 @@ class Contexts(Table):
         """Return the runs, by the ids of their first jobs, of those jobs that have a context."""
         return {run for (run,) in self._engine.rows(SQL["runs_of_jobs"], (_json(seqs),))}
 
-    def delete(self, before: str, limit: int, kept: Collection[str]) -> int:
+    def delete(self, before: str, limit: int, kept_runs: Collection[str]) -> int:
         """Delete contexts of before a time, at most so many; return how many went.
 
         Args:
             before: the time, as RFC 3339.
             limit: how many at most.
-            kept: the runs whose contexts stay.
+            kept_runs: the runs whose contexts stay.
         """
-        values = (_first_id(before), _json([*kept]), limit)
+        values = (_first_id(before), _json([*kept_runs]), limit)
         return self._engine.count_changes(SQL["delete_contexts"], values)
 
 
@@ -160,7 +160,7 @@ _log = logging.getLogger("ackbus.automation.routes")
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class NextJob:
     """A job that follows, and the context that it is to have.
 
     It has none outside of pipelines, nor in the run of a hook that claims no baggage. A condition
@@ -173,25 +173,25 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opening:
+class _StepWalk:
     """The steps of a pipeline while they are opened, and what was reached; `how` as for `steps`."""
 
     pipeline: CompiledPipeline
     config: Config
     how: str
-    seen: set[tuple[type[Node], str]] = field(default_factory=set)
+    reached: set[tuple[type[Node], str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """An origin of jobs.
+    """The source of some jobs, with all that they inherit from it.
 
     Attributes:
         source: the message from which their ids derive.
         occasion: what else their ids derive from, where one message is several occasions.
-        payload: what they are given.
-        event_type, event_source: what `handle` is told of it.
-        submitted_by: who asks for them.
+        payload: of the jobs.
+        event_type, event_source: as a `handle` gets them.
+        submitted_by: their producer.
         parent: the message that they answer; None begins a conversation.
         parent_job_id, source_event_id: as their headers say.
         dedupe_key: of all of them.
@@ -214,15 +214,15 @@ class Flow:
     context: Context | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
-    def of_route(self, route: Route) -> Planned:
+    def of_route(self, route: Route) -> NextJob:
         """Return the job of a route."""
         id = derived_id(self.source, f"{self.occasion}route {route.to}.{route.command}")
         fault = self._fault_of_hops(MAX_HOPS)
-        return Planned(self._request(id, route.to, route.command, self.payload, {}, fault))
+        return NextJob(self._request(id, route.to, route.command, self.payload, {}, fault))
 
     def steps(
         self, pipeline: CompiledPipeline, nodes: tuple[Node, ...], config: Config, *, how: str
-    ) -> Iterator[Planned]:
+    ) -> Iterator[NextJob]:
         """Yield the jobs of steps of a pipeline, and the conditions before them, each once.
 
         Args:
@@ -231,19 +231,19 @@ class Flow:
             config: what conditions may ask about.
             how: `begin` or `then`: the same step may be reached both ways, in different runs.
         """
-        yield from self._open(_Opening(pipeline, config, how), nodes)
+        yield from self._open(_StepWalk(pipeline, config, how), nodes)
 
-    def _open(self, opening: _Opening, nodes: tuple[Node, ...]) -> Iterator[Planned]:
+    def _open(self, opening: _StepWalk, nodes: tuple[Node, ...]) -> Iterator[NextJob]:
         for node in nodes:
-            if (type(node), node.key) in opening.seen:
+            if (type(node), node.key) in opening.reached:
                 continue
-            opening.seen.add((type(node), node.key))
+            opening.reached.add((type(node), node.key))
             if isinstance(node, Gate):
                 yield from self._through(opening, node)
             else:
                 yield self._step(opening.pipeline, node, opening.how)
 
-    def _through(self, opening: _Opening, gate: Gate) -> Iterator[Planned]:
+    def _through(self, opening: _StepWalk, gate: Gate) -> Iterator[NextJob]:
         """Yield a condition with its answer, and what stands behind it."""
         settings = opening.config.plugins.get(gate.plugin)
         scope = self._scope() | {"config": dict(settings.config) if settings else {}}
@@ -264,10 +264,10 @@ class Flow:
             behind=event_id,
         )
         event = replace(behind, occasion=f"{id} ", context=None, origin={})
-        yield Planned(replace(request, answer=Answer(answer, event_id)), event=event)
+        yield NextJob(replace(request, answer=ConditionAnswer(answer, event_id)), event=event)
         yield from behind._open(opening, gate.inside if answer else gate.otherwise)
 
-    def _step(self, pipeline: CompiledPipeline, job: Job, how: str) -> Planned:
+    def _step(self, pipeline: CompiledPipeline, job: JobNode, how: str) -> NextJob:
         name = pipeline.pipeline.name
         id = derived_id(self.source, f"{self.occasion}{how} {name}/{job.key}")
         inherited = self.context.values if self.context else {}
@@ -280,7 +280,7 @@ class Flow:
         origin = {"pipeline": name, "step": job.key}
         request = self._request(id, job.step.plugin, job.step.command, payload, origin, fault)
         if self._is_of_hook(how) and not values:
-            return Planned(request)
+            return NextJob(request)
         context = Context(
             id=id,
             parent_id=self.context.id if self.context else None,
@@ -289,7 +289,7 @@ class Flow:
             values=values,
             root_job_id=(self.context and self.context.root_job_id) or id,
         )
-        return Planned(replace(request, context_id=id), context)
+        return NextJob(replace(request, context_id=id), context)
 
     def _is_of_hook(self, how: str) -> bool:
         """Tell whether a step is of a run that a hook began and that has no context so far."""
@@ -339,7 +339,7 @@ class Flow:
         return event | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
 
 
-# The origins of jobs, as flows: an event, a silent step, a wish, the end of a job.
+# The sources of jobs, as flows: an event, a step without events, a request, a job's end.
 
 #: The event of a step that has published none.
 STEP_SUCCEEDED = "ductile.step.succeeded"
@@ -349,7 +349,7 @@ STARTED = "ductile.pipeline.started"
 
 
 def origin_of(job: Message) -> dict[str, object]:
-    """Return what a job's headers say of where it comes from."""
+    """Return the origin of a job from its headers."""
     origin = job.headers.get("job") if job.raw_headers else None
     return origin if isinstance(origin, dict) else {}
 
@@ -430,5 +430,5 @@ def _report(ended: JobEnd, result: object) -> dict[str, object]:
     }
     if ended.state == SUCCEEDED:
         return report | {"result": result}
-    told = f"Job failed [{ended.plugin}]: {ended.error}"
-    return report | {"error": ended.error, "message": told, "text": told}
+    message = f"Job failed [{ended.plugin}]: {ended.error}"
+    return report | {"error": ended.error, "message": message, "text": message}

@@ -17,7 +17,7 @@ from ..jobs.endings import JobEnd
 from ..jobs.events import EVENT, event_out
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX
-from .conditions import Gate, Job
+from .conditions import Gate, JobNode
 from .flow import STARTED, STEP_SUCCEEDED, origin_of, outside
 from .tree import RunJob, is_job, plugin_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..config.flows import Condition, Route
     from ..config.snapshot import Config
     from .conditions import CompiledPipeline, Node
-    from .flow import Planned
+    from .flow import NextJob
     from .router import Router
 
     Target = tuple[str, str, str | None, str | None]
@@ -72,9 +72,9 @@ def preview(config: Config, pipeline: CompiledPipeline, payload: object) -> Prev
         for planned in flow.steps(pipeline, pipeline.entries, config, how="begin")
         if planned.event is None  # of a condition
     )
-    keys = [pipeline.jobs[each["step"]].then for each in begins]
+    keys = [pipeline.jobs[step["step"]].then for step in begins]
     after = set(_keys(node for nodes in keys for node in nodes))
-    then = tuple(each for each in steps_of(pipeline) if each["step"] in after)
+    then = tuple(step for step in steps_of(pipeline) if step["step"] in after)
     return Preview(begins, then)
 
 
@@ -103,17 +103,17 @@ def _next(nodes: tuple[Node, ...]) -> Iterator[str]:
 
 def _keys(nodes: Iterator[Node]) -> Iterator[str]:
     """Yield the keys of all jobs that some nodes lead to."""
-    left, seen = list(nodes), set()
-    while left:
-        node = left.pop()
-        if id(node) in seen:
+    pending, visited = list(nodes), set()
+    while pending:
+        node = pending.pop()
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if isinstance(node, Gate):
-            left += [*node.inside, *node.otherwise]
+            pending += [*node.inside, *node.otherwise]
         else:
             yield node.key
-            left += node.then
+            pending += node.then
 
 
 # Pipelines and routes as a picture: a flowchart for Mermaid, which GitHub draws.
@@ -133,12 +133,12 @@ def flowchart(pipelines: Iterable[CompiledPipeline], routes: Iterable[Route] = (
 
 
 def condition_text(condition: Condition) -> str:
-    """Return a condition as one reads it."""
+    """Return a condition as text."""
     if isinstance(condition, Not):
         return f"not ({condition_text(condition.of)})"
     if isinstance(condition, AllOf | AnyOf):
         word = " and " if isinstance(condition, AllOf) else " or "
-        return word.join(f"({condition_text(each)})" for each in condition.of)
+        return word.join(f"({condition_text(part)})" for part in condition.of)
     value = "" if condition.op == "exists" else f" {condition.value}"
     return f"{condition.path} {condition.op}{value}"
 
@@ -173,7 +173,7 @@ class _Chart:
             self._arrow(source, label, self._node(id(node), _shape(node)))
             if not is_new:
                 continue
-            if isinstance(node, Job):
+            if isinstance(node, JobNode):
                 self._arrows(self._names[id(node)], node.then)
             else:
                 self._arrows(self._names[id(node)], node.inside, "yes")
@@ -191,7 +191,7 @@ class _Chart:
 
 
 def _shape(node: Node) -> str:
-    if isinstance(node, Job):
+    if isinstance(node, JobNode):
         return f"[{_quoted(f'{node.key}: {node.step.uses}')}]"
     return f"{{{_quoted(f'{node.key}: {condition_text(node.condition)}')}}}"
 
@@ -201,9 +201,9 @@ def _called(route: Route) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text so that Mermaid shows it and nothing else."""
+    """Return text quoted for a Mermaid label."""
     plain = " ".join(text.split())
-    return f'"{_SPECIAL.sub(lambda found: f"#{ord(found[0])};", plain)}"'
+    return f'"{_SPECIAL.sub(lambda match: f"#{ord(match[0])};", plain)}"'
 
 
 # History through another configuration: which jobs would have followed each event, and which did.
@@ -249,17 +249,17 @@ class Replayed:
             "id": self.message.id,
             "source": self.source,
             "event_type": self.event_type,
-            "would": [_shown(each) for each in self.would],
-            "did": [_shown(each) for each in self.did],
-            "added": [_shown(each) for each in self.added],
-            "dropped": [_shown(each) for each in self.dropped],
+            "would": [_shown(target) for target in self.would],
+            "did": [_shown(target) for target in self.did],
+            "added": [_shown(target) for target in self.added],
+            "dropped": [_shown(target) for target in self.dropped],
             "faults": list(self.faults),
         }
 
 
 def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
     """Yield the events from a seq on, in order, as a router would follow them now."""
-    happened = _Happened(bus, first_seq)
+    happened = _PastSuccessors(bus, first_seq)
     for message in bus.read(after_seq=first_seq - 1):
         if message.type == EVENT:
             job = _publisher(bus, message)
@@ -269,7 +269,7 @@ def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
             yield _of_silence(router, happened, message)
 
 
-class _Happened:
+class _PastSuccessors:
     """The jobs that followed each event, and each silent step."""
 
     def __init__(self, bus: Bus, first_seq: int) -> None:
@@ -299,7 +299,7 @@ class _Happened:
         if job.id in self._events or "pipeline" not in origin_of(job):
             return False
         name = PREFIX + RunJob(job, 0, None).plugin
-        return [each.state for each in self._jobs.named([(name, job.seq)])] == [SUCCEEDED]
+        return [stored.state for stored in self._jobs.named([(name, job.seq)])] == [SUCCEEDED]
 
     def result(self, job: Message) -> str | None:
         info = self._queues.get(PREFIX + RunJob(job, 0, None).plugin)
@@ -307,13 +307,13 @@ class _Happened:
         return claims[-1].result if claims else None
 
 
-def _of_event(router: Router, happened: _Happened, job: Message, event: Message) -> Replayed:
+def _of_event(router: Router, happened: _PastSuccessors, job: Message, event: Message) -> Replayed:
     out = event_out(event)
     planned = router.after_event(_end(job), out)
     return _replayed(event, event.from_agent, out.type, planned, happened.after(event))
 
 
-def _of_silence(router: Router, happened: _Happened, job: Message) -> Replayed:
+def _of_silence(router: Router, happened: _PastSuccessors, job: Message) -> Replayed:
     planned = router.after_silence(_end(job), happened.result(job))
     plugin = _end(job).plugin
     return _replayed(job, plugin, STEP_SUCCEEDED, planned, happened.after(job))
@@ -323,12 +323,16 @@ def _replayed(
     message: Message,
     source: str,
     event_type: str,
-    planned: list[Planned],
+    planned: list[NextJob],
     did: tuple[Target, ...],
 ) -> Replayed:
-    requests = [each.request for each in planned if each.event is None]  # no conditions
-    would = tuple(_target_of(each.plugin, each.command, each.origin) for each in requests)
-    faults = tuple(each.origin[FAULT] for each in requests if FAULT in each.origin)
+    requests = [
+        planned_job.request for planned_job in planned if planned_job.event is None
+    ]  # no conditions
+    would = tuple(
+        _target_of(request.plugin, request.command, request.origin) for request in requests
+    )
+    faults = tuple(request.origin[FAULT] for request in requests if FAULT in request.origin)
     return Replayed(message, source, event_type, would, did, faults)
 
 

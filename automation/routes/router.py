@@ -1,7 +1,7 @@
 """The router: which jobs follow when a job ends, an event comes, or a pipeline is to run.
 
-It works by one configuration, and reads nothing but contexts. What it returns is submitted in the
-transaction in which it is asked, so nothing needs to be routed after a crash.
+It uses one configuration, and reads nothing but contexts. The jobs that it returns are submitted in
+the same transaction, so nothing is left to route after a crash.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ..jobs.endings import JobEnd
     from ..jobs.events import EventOut
     from ..jobs.submission import JobRequest, SubmittedBy
-    from .conditions import CompiledPipeline, Job
-    from .flow import Context, Flow, Planned
+    from .conditions import CompiledPipeline, JobNode
+    from .flow import Context, Flow, NextJob
 
 # Which routes and pipelines an event reaches: an exact match, found by its hash.
 
@@ -59,18 +59,20 @@ class Index:
     def __init__(self, config: Config) -> None:
         named = {pipeline.name: pipeline for pipeline in config.pipelines}
         self.pipelines: Mapping[str, CompiledPipeline] = {
-            name: compiled(each, named) for name, each in named.items() if is_whole(each, named)
+            name: compiled(pipeline, named)
+            for name, pipeline in named.items()
+            if is_whole(pipeline, named)
         }
         self._routes: dict[tuple[str, str], list[Route]] = defaultdict(list)
         self._on: dict[str, list[CompiledPipeline]] = defaultdict(list)
         self._on_hook: dict[str, list[CompiledPipeline]] = defaultdict(list)
         for route in config.routes:
             self._routes[route.source, route.event_type].append(route)
-        for each in self.pipelines.values():
-            if each.pipeline.on is not None:
-                self._on[each.pipeline.on].append(each)
-            if each.pipeline.on_hook is not None:
-                self._on_hook[each.pipeline.on_hook].append(each)
+        for compiled_pipeline in self.pipelines.values():
+            if compiled_pipeline.pipeline.on is not None:
+                self._on[compiled_pipeline.pipeline.on].append(compiled_pipeline)
+            if compiled_pipeline.pipeline.on_hook is not None:
+                self._on_hook[compiled_pipeline.pipeline.on_hook].append(compiled_pipeline)
 
     def pipeline(self, name: str) -> CompiledPipeline:
         """Return a pipeline.
@@ -78,10 +80,10 @@ class Index:
         Raises:
             NotFound: there is none of this name; one that is near is named.
         """
-        found = self.pipelines.get(name)
-        if found is None:
+        pipeline = self.pipelines.get(name)
+        if pipeline is None:
             raise NotFound(f"there is no pipeline {name!r}{near(name, self.pipelines)}")
-        return found
+        return pipeline
 
     def routes(self, plugin: str, event_type: str) -> list[Route]:
         """Return the routes of an event."""
@@ -96,8 +98,8 @@ class Index:
         return _of_plugin(self._on_hook.get(signal, []), plugin)
 
 
-def _of_plugin(found: list[CompiledPipeline], plugin: str | None) -> list[CompiledPipeline]:
-    return [each for each in found if each.pipeline.from_plugin in (None, plugin)]
+def _of_plugin(pipelines: list[CompiledPipeline], plugin: str | None) -> list[CompiledPipeline]:
+    return [pipeline for pipeline in pipelines if pipeline.pipeline.from_plugin in (None, plugin)]
 
 
 #: The signals for pipelines with `on-hook`, by the status of a job that is over.
@@ -138,8 +140,8 @@ class Router:
 
         Args:
             ended: the job.
-            events: what it has published.
-            result: what its plugin says of it, in short.
+            events: the events that it has published.
+            result: the text of its plugin's result.
         """
         return self._keep(self.plan(ended, events, result))
 
@@ -164,13 +166,13 @@ class Router:
         Args:
             name: of the pipeline.
             payload: of its event.
-            submitted_by: who asks.
+            submitted_by: the producer of the run.
             parent: a message that asks for it; None begins a conversation.
             event_id: of the event; None: a new one.
 
         Raises:
             NotFound: there is no such pipeline.
-            InvalidInput: a step can't be given what it says, or none is to run.
+            InvalidInput: the input of a step can't be built, or no step is to run.
         """
         pipeline = self._index.pipeline(name)
         event_type = pipeline.pipeline.on or STARTED
@@ -192,24 +194,24 @@ class Router:
 
     # Asked at any time -------------------------------------------------------------------------
 
-    def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[Planned]:
+    def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[NextJob]:
         """Return the jobs that follow one that is over; stores nothing."""
-        found: list[Planned] = []
+        planned: list[NextJob] = []
         if ended.state == SUCCEEDED:
             for event in events:
-                found += self.after_event(ended, event)
+                planned += self.after_event(ended, event)
             if not events:
-                found += self.after_silence(ended, result)
-        return [*found, *self._hooks(ended, result)]
+                planned += self.after_silence(ended, result)
+        return [*planned, *self._hooks(ended, result)]
 
-    def after_event(self, ended: JobEnd, event: EventOut) -> list[Planned]:
+    def after_event(self, ended: JobEnd, event: EventOut) -> list[NextJob]:
         """Return the jobs that follow an event of a job; stores nothing."""
         at = self._position(ended.message)
         if at is None and not is_routed(ended.message):
             return []
         return list(self._after(ended, event, at))
 
-    def after_silence(self, ended: JobEnd, result: object) -> list[Planned]:
+    def after_silence(self, ended: JobEnd, result: object) -> list[NextJob]:
         """Return the steps that follow one that has published nothing; stores nothing."""
         at = self._position(ended.message)
         return [] if at is None else list(self._steps_after(silent(ended, result), at))
@@ -220,8 +222,8 @@ class Router:
         self,
         ended: JobEnd,
         event: EventOut,
-        at: tuple[CompiledPipeline, Job, Context | None] | None,
-    ) -> Iterator[Planned]:
+        at: tuple[CompiledPipeline, JobNode, Context | None] | None,
+    ) -> Iterator[NextJob]:
         flow = of_event(ended, event)
         if at is not None:
             yield from self._steps_after(flow, at)
@@ -238,15 +240,15 @@ class Router:
             _log.debug("event %r of %s has no route", event.type, ended.plugin)
 
     def _steps_after(
-        self, flow: Flow, at: tuple[CompiledPipeline, Job, Context | None]
-    ) -> Iterator[Planned]:
+        self, flow: Flow, at: tuple[CompiledPipeline, JobNode, Context | None]
+    ) -> Iterator[NextJob]:
         pipeline, job, context = at
         flow = replace(flow, context=context)
         yield from self._running(flow.steps(pipeline, job.then, self._config, how="then"))
 
     def _pipelines_on(
         self, flow: Flow, plugin: str | None, event_type: str, context: Context | None = None
-    ) -> Iterator[Planned]:
+    ) -> Iterator[NextJob]:
         """Yield the first jobs of the pipelines that an event begins.
 
         Their conditions may ask about the context of the job that has published it; the run itself
@@ -258,21 +260,21 @@ class Router:
             if holds(pipeline.pipeline.condition, scope):
                 yield from self._begin(pipeline, flow)
 
-    def _begin(self, pipeline: CompiledPipeline, flow: Flow) -> Iterator[Planned]:
+    def _begin(self, pipeline: CompiledPipeline, flow: Flow) -> Iterator[NextJob]:
         yield from self._running(flow.steps(pipeline, pipeline.entries, self._config, how="begin"))
 
-    def _begun(self, pipeline: CompiledPipeline, flow: Flow) -> list[Planned]:
+    def _begun(self, pipeline: CompiledPipeline, flow: Flow) -> list[NextJob]:
         name = pipeline.pipeline.name
-        found = list(self._begin(pipeline, flow))
-        for planned in found:
+        jobs = list(self._begin(pipeline, flow))
+        for planned in jobs:
             if fault := planned.request.origin.get(FAULT):
                 step = planned.request.origin["step"]
                 raise InvalidInput(f"pipeline {name!r} can't begin: step {step}: {fault}")
-        if not found:
+        if not jobs:
             raise InvalidInput(f"pipeline {name!r} has nothing to run for this payload")
-        return found
+        return jobs
 
-    def _hooks(self, ended: JobEnd, result: object) -> Iterator[Planned]:
+    def _hooks(self, ended: JobEnd, result: object) -> Iterator[NextJob]:
         settings = self._config.plugins.get(ended.plugin)
         if settings is None or not settings.notify_on_complete or not is_root(ended.message):
             return
@@ -282,29 +284,29 @@ class Router:
                 if holds(pipeline.pipeline.condition, {"payload": flow.payload, "context": {}}):
                     yield from self._begin(pipeline, flow)
 
-    def _position(self, job: Message) -> tuple[CompiledPipeline, Job, Context | None] | None:
+    def _position(self, job: Message) -> tuple[CompiledPipeline, JobNode, Context | None] | None:
         """Return the place of a job in a run, or None."""
         origin = origin_of(job)
-        name, step, context_id = (origin.get(each) for each in ("pipeline", "step", "context_id"))
+        name, step, context_id = (origin.get(key) for key in ("pipeline", "step", "context_id"))
         pipeline = self._index.pipelines.get(name) if isinstance(name, str) else None
-        found = pipeline.jobs.get(step) if pipeline and isinstance(step, str) else None
-        if pipeline is None or found is None:
+        node = pipeline.jobs.get(step) if pipeline and isinstance(step, str) else None
+        if pipeline is None or node is None:
             if name is not None:
                 _log.warning("pipeline %r has no step %r any more: its run ends", name, step)
             return None
         context = self._contexts.get(context_id) if isinstance(context_id, str) else None
-        return pipeline, found, context
+        return pipeline, node, context
 
-    def _running(self, planned: Iterable[Planned]) -> Iterator[Planned]:
+    def _running(self, planned: Iterable[NextJob]) -> Iterator[NextJob]:
         """Yield the jobs whose plugins run, and with each condition what its event begins."""
-        for each in planned:
-            if each.event is not None:
-                yield each
-                yield from self._after_condition(each.event)
-            elif self._runs(each.request.plugin):
-                yield each
+        for job in planned:
+            if job.event is not None:
+                yield job
+                yield from self._after_condition(job.event)
+            elif self._runs(job.request.plugin):
+                yield job
 
-    def _after_condition(self, flow: Flow) -> Iterator[Planned]:
+    def _after_condition(self, flow: Flow) -> Iterator[NextJob]:
         for route in self._index.routes(SWITCH, flow.event_type):
             if self._runs(route.to):
                 yield flow.of_route(route)
@@ -316,8 +318,8 @@ class Router:
         _log.warning("plugin %r does not run: a job for it is left out", plugin)
         return False
 
-    def _keep(self, planned: list[Planned]) -> tuple[JobRequest, ...]:
-        for each in planned:
-            if each.context is not None:
-                self._contexts.add(each.context)
-        return tuple(each.request for each in planned)
+    def _keep(self, planned: list[NextJob]) -> tuple[JobRequest, ...]:
+        for job in planned:
+            if job.context is not None:
+                self._contexts.add(job.context)
+        return tuple(job.request for job in planned)

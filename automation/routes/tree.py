@@ -1,4 +1,4 @@
-"""A run as the tree of its jobs: what each has come to, whether all is over, and its end by hand.
+"""A run as the tree of its jobs: their states, whether all are over, and cancelling them.
 
 A job's successors are stored in the transaction that ends it. So a tree in which every job is over
 is whole, and nothing is added to it.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
 
-#: How long a waiter sleeps at most before it asks whether anything was stored, in seconds.
+#: Longest sleep of a waiter between two checks for new messages, in seconds.
 _NAP_S = 0.02
 
 
@@ -92,7 +92,7 @@ class RunJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class RunTree:
     """A message and all jobs that have come of it, each after the one that it follows.
 
     Attributes:
@@ -104,7 +104,7 @@ class Tree:
     jobs: tuple[RunJob, ...]
 
     @classmethod
-    def of(cls, bus: Bus, key: str) -> Tree:
+    def of(cls, bus: Bus, key: str) -> RunTree:
         """Return the tree below a message.
 
         Args:
@@ -150,14 +150,14 @@ class Tree:
 
 def wait(
     bus: Bus, key: str, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
-) -> Tree:
-    """Wait until every job of a tree is over, or the time is.
+) -> RunTree:
+    """Wait until every job of a tree is over, or the timeout has passed.
 
     Args:
         bus: an open bus.
-        key: as for `Tree.of`.
+        key: as for `RunTree.of`.
         timeout_s: how long to wait at most, in seconds.
-        is_wanted: whether somebody waits still; asked often.
+        is_wanted: returns whether the caller still waits; called often.
 
     Returns:
         The tree as it is then; `is_over` tells which.
@@ -166,7 +166,7 @@ def wait(
     with listen(bus) as listener:
         while True:
             version = engine.version()
-            tree = Tree.of(bus, key)
+            tree = RunTree.of(bus, key)
             if tree.is_over:
                 return tree
             while engine.version() == version:
@@ -183,22 +183,22 @@ def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJo
     ended by the service.
     """
     with bus.transaction():
-        live = [job for job in Tree.of(bus, key).jobs if not job.is_over]
+        live = [job for job in RunTree.of(bus, key).jobs if not job.is_over]
         for job in live:
             queue = Queue.open(bus, PREFIX + job.plugin)
             queue.jobs.cancel(job.message.seq, why)
     return live
 
 
-def once_more(bus: Bus, key: str) -> JobRequest:
-    """Return a request for a job of a tree once more, with what followed it: a new job beside it.
+def rerun_request(bus: Bus, key: str) -> JobRequest:
+    """Return a request to run a job of a tree again, as a new job beside it.
 
     It has the payload, the event and the context of the old one, and no dedupe key, which would
-    keep it out.
+    make it a duplicate.
 
     Raises:
         NotFound: there is no such job.
-        InvalidInput: it was never given what its pipeline says.
+        InvalidInput: its input could not be built as its pipeline says.
     """
     job = find_message(bus, key)
     if job is None or not is_job(job) or not _was_submitted(bus, job):
@@ -209,11 +209,11 @@ def once_more(bus: Bus, key: str) -> JobRequest:
     if fault := origin.get(FAULT):
         raise InvalidInput(f"it can't begin: {fault}; run the step before it once more")
     before = None if job.in_reply_to is None else bus.get(job.in_reply_to)
-    told = {name: str(origin[name]) for name in ("pipeline", "step") if name in origin}
-    found = RunJob(job, 0, None)
+    position = {name: str(origin[name]) for name in ("pipeline", "step") if name in origin}
+    run_job = RunJob(job, 0, None)
     return JobRequest(
-        plugin=found.plugin,
-        command=found.command,
+        plugin=run_job.plugin,
+        command=run_job.command,
         payload=job.payload if job.has_payload else None,
         submitted_by="cli",
         event=event if isinstance(event, dict) else None,
@@ -221,7 +221,7 @@ def once_more(bus: Bus, key: str) -> JobRequest:
         parent=before or job,
         parent_job_id=_text(origin.get("parent_job_id")),
         source_event_id=_text(origin.get("source_event_id")),
-        origin=told | {"again": job.id},
+        origin=position | {"again": job.id},
     )
 
 
@@ -237,7 +237,7 @@ def _was_submitted(bus: Bus, job: Message) -> bool:
 def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
     """Return the jobs below a message and itself, in order, each with its depth."""
     depths = {root.id: 0}
-    found = []
+    jobs = []
     for message in bus.read(conversation=root.conversation, after_seq=root.seq - 1):
         if message.id != root.id:
             above = depths.get(message.in_reply_to or "")
@@ -245,9 +245,9 @@ def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
                 continue
             depths[message.id] = above
         if is_job(message):
-            found.append((message, depths[message.id]))
+            jobs.append((message, depths[message.id]))
             depths[message.id] += 1
-    return found
+    return jobs
 
 
 def is_job(message: Message) -> bool:
@@ -261,11 +261,13 @@ def plugin_of(job: Message) -> str:
 
 
 def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:
-    found = [RunJob(message, depth, None) for message, depth in messages]
-    names = [(PREFIX + each.plugin, each.message.seq) for each in found]
+    run_jobs = [RunJob(message, depth, None) for message, depth in messages]
+    names = [(PREFIX + run_job.plugin, run_job.message.seq) for run_job in run_jobs]
     jobs = {job.seq: job for job in Jobs.of(bus).named(names)}
-    every = (replace(each, job=jobs.get(each.message.seq)) for each in found)
-    return tuple(each for each in every if each.job is None or each.job.error != UNPROVEN)
+    every = (replace(run_job, job=jobs.get(run_job.message.seq)) for run_job in run_jobs)
+    return tuple(
+        run_job for run_job in every if run_job.job is None or run_job.job.error != UNPROVEN
+    )
 
 
 def _ts(at_ms: int | None) -> str | None:

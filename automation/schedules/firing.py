@@ -161,11 +161,12 @@ class _Busy(_KeptBack):
     """Jobs of the command are there already."""
 
 
-class Beginnings:
+class ScheduledStarts:
     """Begins the jobs of schedules, in transactions of the caller.
 
-    Policies and the poll guard count the jobs of a command. So one schedule can meet the jobs of
-    another one each time: it waits then for its turn, and the one that ran the longest ago has it.
+    Policies and the poll guard count all jobs of a command, so a schedule may find a job of another
+    schedule in its way each time. It then waits for its turn; the one that ran longest ago is
+    first.
 
     Args:
         bus: an open bus.
@@ -183,8 +184,8 @@ class Beginnings:
         self._entries: Mapping[tuple[str, str], ScheduleEntry] = {}
         self._max_polls: dict[str, int] = {}
 
-    def go_by(self, config: Config, entries: Mapping[tuple[str, str], ScheduleEntry]) -> None:
-        """Go by a configuration and its schedules from now on."""
+    def use_config(self, config: Config, entries: Mapping[tuple[str, str], ScheduleEntry]) -> None:
+        """Use a configuration and its schedules from now on."""
         self._entries = entries
         plugins = config.plugins.values()
         self._max_polls = {plugin.name: plugin.max_outstanding_polls for plugin in plugins}
@@ -200,7 +201,7 @@ class Beginnings:
         Args:
             entry, nominal_ms: the schedule and its time.
             due_ms: when that is due.
-            is_catch_up: whether nobody saw the time when it came.
+            is_catch_up: whether the time was missed.
         """
         if self._decisions.has(entry, nominal_ms):
             return None
@@ -219,17 +220,17 @@ class Beginnings:
         reason = "catch-up" if is_catch_up else ""
         return self._decisions.add(entry, nominal_ms, "fired", reason, job_id=job_id)
 
-    def pass_over(self, entry: ScheduleEntry, known: Schedule, why: str = TURN_PASSED) -> None:
+    def pass_over(self, entry: ScheduleEntry, schedule: Schedule, why: str = TURN_PASSED) -> None:
         """Skip the time of a schedule that waits for its turn, where one does."""
-        if known.waiting_ms is None:
+        if schedule.waiting_ms is None:
             return
         self._schedules.wait(entry, None)
-        if not self._decisions.has(entry, known.waiting_ms):
-            self._skip(entry, known.waiting_ms, _KeptBack(why))
+        if not self._decisions.has(entry, schedule.waiting_ms):
+            self._skip(entry, schedule.waiting_ms, _KeptBack(why))
 
-    def give_turn(self, entry: ScheduleEntry, known: Schedule) -> bool:
-        """Begin the job of the time that waits, if it may; return whether it did."""
-        now_ms, nominal_ms = self._bus.now_ms(), known.waiting_ms
+    def give_turn(self, entry: ScheduleEntry, schedule: Schedule) -> bool:
+        """Begin the job of a waiting time if nothing blocks it; return whether it began."""
+        now_ms, nominal_ms = self._bus.now_ms(), schedule.waiting_ms
         if nominal_ms is None:
             return False
         try:
@@ -238,11 +239,11 @@ class Beginnings:
         except _Busy:
             return False
         except REFUSALS as error:
-            self.pass_over(entry, known, str(error))
+            self.pass_over(entry, schedule, str(error))
             return False
         self._decisions.add(entry, nominal_ms, "fired", TURN_CAME, job_id=job_id)
         self._schedules.wait(entry, None)
-        times = (known.next_nominal_ms, known.due_ms)
+        times = (schedule.next_nominal_ms, schedule.due_ms)
         self._schedules.advance(entry, *times, fired_ms=now_ms, job_id=job_id)
         return True
 
@@ -283,10 +284,10 @@ class Beginnings:
     def _is_of_others(self, entry: ScheduleEntry) -> bool:
         """Whether the last job of a schedule is over, and others are of its command."""
         name = (entry.plugin, entry.command)
-        if sum((each.plugin, each.command) == name for each in self._entries.values()) < 2:
+        if sum((other.plugin, other.command) == name for other in self._entries.values()) < 2:
             return False
-        known = self._schedules.get(entry.plugin, entry.id)
-        last_id = None if known is None else known.last_job_id
+        schedule = self._schedules.get(entry.plugin, entry.id)
+        last_id = None if schedule is None else schedule.last_job_id
         last = None if last_id is None else self._bus.get(last_id)
         jobs = () if last is None else self._jobs.of_message(last.seq)
         return all(job.ended_at_ms is not None for job in jobs)
@@ -301,13 +302,13 @@ _MAX_COUNTED = 10_000
 _PAUSED = "it was paused"
 
 
-class SchedulesByHand:
-    """The schedules of a configuration, for people.
+class ScheduleControl:
+    """Pauses, resumes, runs and backfills schedules of a configuration for people.
 
     Args:
         bus: an open bus.
         submission: takes jobs in.
-        config: the configuration that the service goes by.
+        config: the active configuration of the service.
     """
 
     def __init__(self, bus: Bus, submission: Submission, config: Config) -> None:
@@ -332,13 +333,13 @@ class SchedulesByHand:
             NotFound: there is no such schedule, or the service has not begun with it.
         """
         with self._bus.transaction():
-            entry, known = self._named(plugin, id)
-            if known.paused_at_ms is None:
-                times = (known.next_nominal_ms, known.due_ms)
-                if known.waiting_ms is not None:
+            entry, schedule = self._named(plugin, id)
+            if schedule.paused_at_ms is None:
+                times = (schedule.next_nominal_ms, schedule.due_ms)
+                if schedule.waiting_ms is not None:
                     self._schedules.wait(entry, None)
-                    if not self._decisions.has(entry, known.waiting_ms):
-                        self._decisions.add(entry, known.waiting_ms, "skipped", _PAUSED)
+                    if not self._decisions.has(entry, schedule.waiting_ms):
+                        self._decisions.add(entry, schedule.waiting_ms, "skipped", _PAUSED)
                 self._schedules.set_paused(entry, self._bus.now_ms(), *times)
 
     def resume(self, plugin: str, id: str) -> None:
@@ -348,10 +349,10 @@ class SchedulesByHand:
             NotFound: as for `pause`.
         """
         with self._bus.transaction():
-            entry, known = self._named(plugin, id)
-            if known.paused_at_ms is None:
+            entry, schedule = self._named(plugin, id)
+            if schedule.paused_at_ms is None:
                 return
-            now_ms, nominal_ms = self._bus.now_ms(), known.next_nominal_ms
+            now_ms, nominal_ms = self._bus.now_ms(), schedule.next_nominal_ms
             passed = list(islice(times_until(entry, nominal_ms, now_ms), _MAX_COUNTED))
             if passed:
                 span = (passed[0], passed[-1], len(passed))
@@ -397,29 +398,29 @@ class SchedulesByHand:
         """
         done: list[tuple[int, str | None]] = []
         with self._bus.transaction():
-            entry, known = self._named(plugin, id)
-            for at_ms in _past(entry, known, from_ms, min(to_ms, self._bus.now_ms())):
+            entry, schedule = self._named(plugin, id)
+            for at_ms in _past(entry, schedule, from_ms, min(to_ms, self._bus.now_ms())):
                 job = None if dry_run else submit(self._submission, entry, at_ms)
                 done.append((at_ms, job.job_id if isinstance(job, Submitted) else None))
         ring(self._bus)
         return done
 
     def _named(self, plugin: str, id: str) -> tuple[ScheduleEntry, Schedule]:
-        entry, known = self._entries.get((plugin, id)), self._schedules.get(plugin, id)
-        if entry is None or known is None:
+        entry, schedule = self._entries.get((plugin, id)), self._schedules.get(plugin, id)
+        if entry is None or schedule is None:
             raise NotFound(f"plugin {plugin!r} has no schedule {id!r}; see 'bus schedule list'")
-        return entry, known
+        return entry, schedule
 
 
-def _past(entry: ScheduleEntry, known: Schedule, from_ms: int, to_ms: int) -> Iterator[int]:
+def _past(entry: ScheduleEntry, schedule: Schedule, from_ms: int, to_ms: int) -> Iterator[int]:
     """Yield the nominal times of a range, on the grid on which the schedule began."""
     begin_ms: int | None
     if entry.every_s is not None:
         every_ms = max(1, round(entry.every_s * 1000))
-        begin_ms = from_ms + (known.begun_at_ms - from_ms) % every_ms
+        begin_ms = from_ms + (schedule.begun_at_ms - from_ms) % every_ms
     elif entry.cron is not None:
         begin_ms = next_nominal(entry, from_ms - 1)
     else:
         begin_ms = entry.at_ms
-    found = (at_ms for at_ms in times_until(entry, begin_ms, to_ms) if at_ms >= from_ms)
-    return islice(found, entry.catch_up_max)
+    times = (at_ms for at_ms in times_until(entry, begin_ms, to_ms) if at_ms >= from_ms)
+    return islice(times, entry.catch_up_max)

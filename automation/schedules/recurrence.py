@@ -37,7 +37,7 @@ _SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OffsetPeriod:
     """A stretch of real time in which a zone keeps its offset.
 
     Attributes:
@@ -51,7 +51,7 @@ class Stretch:
 
 
 @lru_cache(maxsize=4096)
-def stretches(begin: int, end: int, zone: tzinfo) -> tuple[Stretch, ...]:
+def offset_periods(begin: int, end: int, zone: tzinfo) -> tuple[OffsetPeriod, ...]:
     """Return the stretches of a time in order, without a gap: one, where clocks aren't set.
 
     Args:
@@ -61,8 +61,8 @@ def stretches(begin: int, end: int, zone: tzinfo) -> tuple[Stretch, ...]:
     offset, then = _offset(begin, zone), _offset(end, zone)
     change = end if offset == then else _change_between(begin, end, offset, zone)
     if change == end:  # there the next span begins
-        return (Stretch(begin, end, offset),)
-    return Stretch(begin, change, offset), Stretch(change, end, then)
+        return (OffsetPeriod(begin, end, offset),)
+    return OffsetPeriod(begin, change, offset), OffsetPeriod(change, end, then)
 
 
 def _change_between(before: int, after: int, offset: int, zone: tzinfo) -> int:
@@ -131,7 +131,7 @@ class CronRule:
         """Yield for each time of the clock when the clock first shows it, or a later one."""
         for day in self._days_from(after // DAY_S - 1):
             begin = day * DAY_S
-            around = stretches(begin - DAY_S, begin + 2 * DAY_S, zone)
+            around = offset_periods(begin - DAY_S, begin + 2 * DAY_S, zone)
             for time in self._times:
                 yield _first_shown(begin + time, around)
 
@@ -143,11 +143,11 @@ class CronRule:
             # days: a clock that is set back over midnight shows the end of a day again.
             for day_of_utc in range(max(next_day, day - 1), day + 2):
                 begin = day_of_utc * DAY_S
-                for stretch in stretches(begin, begin + DAY_S, zone):
+                for stretch in offset_periods(begin, begin + DAY_S, zone):
                     yield from self._moments_in(stretch, after)
                 next_day = day_of_utc + 1
 
-    def _moments_in(self, stretch: Stretch, after: int) -> Iterator[int]:
+    def _moments_in(self, stretch: OffsetPeriod, after: int) -> Iterator[int]:
         begin = max(stretch.begin, after + 1) + stretch.offset
         end = stretch.end + stretch.offset
         for day in range(begin // DAY_S, -(-end // DAY_S)):
@@ -183,7 +183,7 @@ class CronRule:
         return of_month and of_week if self._fields.needs_both_days else of_month or of_week
 
 
-def _first_shown(time: int, around: Iterable[Stretch]) -> int:
+def _first_shown(time: int, around: Iterable[OffsetPeriod]) -> int:
     """Return when a clock first shows a time, or a later one where it skips that."""
     for stretch in around:
         if time < stretch.end + stretch.offset:
@@ -318,8 +318,8 @@ def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:
     Raises:
         NoNextTime: it can't be computed.
     """
-    found = next(nominals_after(entry, after_ms), None)
-    return None if found is None else further("times of a schedule", after_ms, found)
+    nominal_ms = next(nominals_after(entry, after_ms), None)
+    return None if nominal_ms is None else further("times of a schedule", after_ms, nominal_ms)
 
 
 def nominals_after(entry: ScheduleEntry, after_ms: int) -> Iterator[int]:
@@ -369,7 +369,7 @@ _MAX_OUTSIDE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class UpcomingTime:
     """A coming time of a schedule.
 
     Attributes:
@@ -381,7 +381,9 @@ class Coming:
     local: str
 
 
-def coming(entry: ScheduleEntry, from_ms: int, first_ms: int | None = None) -> Iterator[Coming]:
+def upcoming(
+    entry: ScheduleEntry, from_ms: int, first_ms: int | None = None
+) -> Iterator[UpcomingTime]:
     """Yield the times at which a schedule runs, without its jitter.
 
     Args:
@@ -413,6 +415,6 @@ def _nominals(entry: ScheduleEntry, from_ms: int, first_ms: int | None) -> Itera
     yield from nominals_after(entry, begin_ms)
 
 
-def _shown(at_ms: int, zone: tzinfo) -> Coming:
+def _shown(at_ms: int, zone: tzinfo) -> UpcomingTime:
     local = local_time(at_ms, zone).isoformat(timespec="seconds")
-    return Coming(format_ts(at_ms).replace(".000Z", "Z"), local)
+    return UpcomingTime(format_ts(at_ms).replace(".000Z", "Z"), local)

@@ -12,7 +12,7 @@ from ...schema.paging import NoProgress
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import Jobs
 from ..jobs.submission import queues_of_plugins
-from .firing import REFUSALS, Beginnings, last_times, with_due
+from .firing import REFUSALS, ScheduledStarts, last_times, with_due
 from .recurrence import NoNextTime, due_time, first_nominal, next_nominal, nominals_after, phases_ms
 from .tables import Decision, Decisions, Schedules
 
@@ -35,12 +35,12 @@ NO_TIMES = (NoNextTime, NoProgress, OverflowError, ValueError)
 #: How much later a next time may be than the rule has it, in milliseconds: clocks are slewed.
 _TOLERANCE_MS = 1_000
 
-#: How long a preferred window holds a time back at the most, in milliseconds.
+#: The longest delay by a preferred window, in milliseconds.
 _LONGEST_WAIT_MS = 2 * 24 * 3_600_000
 
 
-class Healing:
-    """Brings schedules back to the times of a clock that was ahead and was set back.
+class ClockCorrection:
+    """Corrects schedules after a clock that was ahead has been set back.
 
     What fired while it was ahead does not fire again. What was skipped or missed is reopened. Jobs
     of plugins that failed meanwhile are tried again after their pause, and not at its far end.
@@ -56,8 +56,8 @@ class Healing:
         self._bus, self._jobs, self._claims = bus, Jobs.of(bus), Claims.of(bus)
         self._chance = chance
 
-    def heal(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
-        """Reopen and bring nearer what is to be, in the open transaction; twice is as good as once.
+    def correct_all(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
+        """Reopen and bring nearer the affected times, in the open transaction. Safe to repeat.
 
         Args:
             entries: the schedules of the configuration.
@@ -65,12 +65,12 @@ class Healing:
         """
         was_ahead = self._decisions.newest_ms() > now_ms
         self._decisions.reopen(now_ms, now_ms)
-        for known in self._schedules.all():
-            entry = entries.get((known.plugin, known.id))
-            if entry is not None and entry.hash == known.config_hash:
+        for schedule in self._schedules.all():
+            entry = entries.get((schedule.plugin, schedule.id))
+            if entry is not None and entry.hash == schedule.config_hash:
                 try:
-                    self._bring_nearer(entry, known, now_ms, was_ahead)
-                except NO_TIMES:  # of this schedule alone; who decides about it says why
+                    self._bring_nearer(entry, schedule, now_ms, was_ahead)
+                except NO_TIMES:  # of this schedule alone; its own decision reports why
                     continue
         self._schedules.correct(now_ms)
         for info in queues_of_plugins(self._bus):
@@ -78,50 +78,50 @@ class Healing:
             self._jobs.follow_clock_back(info, now_ms)
 
     def _bring_nearer(
-        self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool
+        self, entry: ScheduleEntry, schedule: Schedule, now_ms: int, was_ahead: bool
     ) -> None:
-        next_ms = known.next_nominal_ms
-        if self._is_over(entry, known, now_ms) if next_ms is None else next_ms <= now_ms:
+        next_ms = schedule.next_nominal_ms
+        if self._is_over(entry, schedule, now_ms) if next_ms is None else next_ms <= now_ms:
             return
-        latest_ms = self._latest(entry, known, now_ms, was_ahead)
+        latest_ms = self._latest(entry, schedule, now_ms, was_ahead)
         if latest_ms is not None and (next_ms is None or next_ms > latest_ms + _TOLERANCE_MS):
-            nominal_ms = self._after_its_last(entry, known, now_ms) or latest_ms
+            nominal_ms = self._after_its_last(entry, schedule, now_ms) or latest_ms
             self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
-    def _is_over(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> bool:
+    def _is_over(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> bool:
         """Whether a schedule without a next time has none by its rule."""
         is_single = entry.at_ms is not None or entry.after_s is not None
-        is_waiting = known.waiting_ms is not None and known.waiting_ms <= now_ms
+        is_waiting = schedule.waiting_ms is not None and schedule.waiting_ms <= now_ms
         return is_single and (is_waiting or self._decisions.has_any(entry))
 
     def _latest(
-        self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool
+        self, entry: ScheduleEntry, schedule: Schedule, now_ms: int, was_ahead: bool
     ) -> int | None:
         """Return the latest nominal time that may stand next by a clock that shows `now_ms`."""
         if entry.at_ms is not None or entry.after_s is not None:
             return first_nominal(entry, now_ms)
         if entry.cron is not None and entry.preferred_window is not None and was_ahead:
-            return self._held_back(entry, known, now_ms)
+            return self._held_back(entry, schedule, now_ms)
         return next_nominal(entry, now_ms)
 
-    def _held_back(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> int | None:
+    def _held_back(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> int | None:
         """Return the first time of a rule that its window lets come after now.
 
-        All that a window holds back until its start come once: one that is decided decides them.
+        Times that a window delays to one start run once together: one decision is for all of them.
         """
-        after_ms = max(now_ms - _LONGEST_WAIT_MS, min(known.begun_at_ms, now_ms))
+        after_ms = max(now_ms - _LONGEST_WAIT_MS, min(schedule.begun_at_ms, now_ms))
         times = nominals_after(entry, after_ms)
         for due_ms, together in groupby(times, lambda at_ms: due_time(entry, at_ms, 0.5)):
             if due_ms > now_ms:
-                held = list(together)
-                self._decisions.reopen(now_ms, held[0] - 1, entry)
-                if held[0] > now_ms or not self._decisions.within(entry, held[0], held[-1]):
-                    return held[0]
+                group = list(together)
+                self._decisions.reopen(now_ms, group[0] - 1, entry)
+                if group[0] > now_ms or not self._decisions.within(entry, group[0], group[-1]):
+                    return group[0]
         return None
 
-    def _after_its_last(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> int | None:
+    def _after_its_last(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> int | None:
         """Return the next time of an interval that last ran before the clock was ahead, or None."""
-        fired_ms = known.last_fired_ms
+        fired_ms = schedule.last_fired_ms
         if entry.every_s is None or fired_ms is None or fired_ms > now_ms:
             return None
         nominal_ms = next_nominal(entry, fired_ms)
@@ -146,8 +146,8 @@ class _Times:
 
     Attributes:
         first: the first of them.
-        missed: the last of those that nobody saw in time, in order.
-        count: how many nobody saw in time, which may be more.
+        missed: the last of the missed ones, in order.
+        count: how many were missed, which may be more.
         current: the one that is due now, or None.
         following: the one after all of them, or None.
     """
@@ -162,8 +162,8 @@ class _Times:
 class Scheduler:
     """Decides what is due, in transactions of its own.
 
-    A time that is decided later than the longest sleep of the service was missed: nobody was
-    there, the machine slept, or its clock jumped. `catch_up` says what becomes of it.
+    A time that is decided later than the longest sleep of the service was missed: no service ran,
+    the machine slept, or its clock jumped. `catch_up` says what becomes of it.
 
     Args:
         bus: an open bus; its clock counts.
@@ -183,7 +183,7 @@ class Scheduler:
         check: Callable[[], object] | None = None,
     ) -> None:
         self._bus = bus
-        self._beginnings = Beginnings(bus, submission, breakers)
+        self._starts = ScheduledStarts(bus, submission, breakers)
         self._on_missed = on_missed
         self._check = check
         self._schedules = Schedules.of(bus)
@@ -191,68 +191,68 @@ class Scheduler:
         self._entries: dict[tuple[str, str], ScheduleEntry] = {}
         self._grace_ms = _LEAST_GRACE_MS
         self._chance = random.random
-        self._healing = Healing(bus, lambda: self._chance())
+        self._correction = ClockCorrection(bus, lambda: self._chance())
         self._seen_ms = 0  # the newest time that a tick has seen
 
-    def take(self, config: Config, registry: Registry | None = None) -> None:
-        """Store the schedules of a configuration, and go by them from now on.
+    def apply_config(self, config: Config, registry: Registry | None = None) -> None:
+        """Store the schedules of a configuration, and use them from now on.
 
         Args:
             config: the configuration.
             registry: the plugins that can run; None: all that are enabled.
         """
         self.store(config, registry)
-        self.go_by(config, registry)
+        self.use_config(config, registry)
 
     def store(self, config: Config, registry: Registry | None = None) -> None:
         """Store the schedules of a configuration, in one transaction or as a part of one.
 
-        A schedule that is there goes on; one whose times are configured otherwise begins with its
-        next time; one that is gone is forgotten, and the decisions about it stay.
+        An unchanged schedule goes on; one with changed times begins with its next time; a removed
+        one is deleted, and the decisions about it stay.
         """
         entries = _entries(config, registry)
         with self._bus.transaction():
             now_ms = self._bus.now_ms()
-            self._healing.heal(entries, now_ms)  # the clock may have been set back
+            self._correction.correct_all(entries, now_ms)  # the clock may have been set back
             self._seen_ms = now_ms
-            there = {(each.plugin, each.id): each for each in self._schedules.all()}
+            there = {(schedule.plugin, schedule.id): schedule for schedule in self._schedules.all()}
             for key in there.keys() - entries.keys():
                 self._schedules.remove(*key)
             phases = phases_ms(entries.values())
             for key, entry in entries.items():
                 self._take(entry, there.get(key), now_ms, phases.get(key, 0))
 
-    def go_by(self, config: Config, registry: Registry | None = None) -> None:
-        """Go by the schedules of a configuration, which are stored, from the next tick on."""
+    def use_config(self, config: Config, registry: Registry | None = None) -> None:
+        """Use the stored schedules of a configuration from the next tick on."""
         self._entries = _entries(config, registry)
-        self._beginnings.go_by(config, self._entries)
+        self._starts.use_config(config, self._entries)
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
 
     def _take(
-        self, entry: ScheduleEntry, known: Schedule | None, now_ms: int, phase_ms: int
+        self, entry: ScheduleEntry, schedule: Schedule | None, now_ms: int, phase_ms: int
     ) -> None:
-        if known is not None and known.config_hash == entry.hash:
+        if schedule is not None and schedule.config_hash == entry.hash:
             return
         try:
-            times = with_due(entry, self._first(entry, known, now_ms, phase_ms), self._chance())
+            times = with_due(entry, self._first(entry, schedule, now_ms, phase_ms), self._chance())
         except NO_TIMES as error:  # of this schedule alone
             _log_no_time(entry, str(error))
             times = None, None
-        if known is None:
+        if schedule is None:
             self._schedules.add(entry, *times, now_ms)
         else:
             self._schedules.change(entry, *times)
 
     def _first(
-        self, entry: ScheduleEntry, known: Schedule | None, now_ms: int, phase_ms: int
+        self, entry: ScheduleEntry, schedule: Schedule | None, now_ms: int, phase_ms: int
     ) -> int | None:
-        if known is None:
+        if schedule is None:
             is_single = entry.at_ms is not None or entry.after_s is not None
             if is_single and self._decisions.has_any(entry):
                 return None  # it was known before, and has run
             return first_nominal(entry, now_ms + phase_ms)
-        if entry.every_s is not None and known.last_fired_ms is not None:
-            begun_ms = next_nominal(entry, known.last_fired_ms) or now_ms
+        if entry.every_s is not None and schedule.last_fired_ms is not None:
+            begun_ms = next_nominal(entry, schedule.last_fired_ms) or now_ms
             nominal_ms: int | None = max(now_ms, begun_ms)
         else:
             nominal_ms = first_nominal(entry, now_ms + phase_ms)
@@ -263,7 +263,7 @@ class Scheduler:
     def tick(self) -> int | None:
         """Decide about all that is due; return when something is due next, in epoch milliseconds.
 
-        One look at an index when nothing is. A crash leaves each time decided, with its job, or
+        One index lookup when nothing is due. A crash leaves each time decided, with its job, or
         not at all.
         """
         self._follow_clock()
@@ -271,20 +271,20 @@ class Scheduler:
         before: list[Schedule] = []
         while due := self._schedules.due(self._bus.now_ms(), BATCH):
             # A long run of missed times takes its time, in which others write.
-            come = [self._looked_at(each) for each in due]
+            come = [self._looked_at(schedule) for schedule in due]
             with self._bus.transaction():
                 if self._check is not None:
                     self._check()
                 if due == before:  # a program stored rows that no name leads to
                     self._schedules.remove_all_but(self._entries)
-                for known, times in zip(due, come, strict=True):
-                    if known == self._schedules.get(known.plugin, known.id):
-                        self._decide(known, times)
+                for schedule, times in zip(due, come, strict=True):
+                    if schedule == self._schedules.get(schedule.plugin, schedule.id):
+                        self._decide(schedule, times)
             before = due
         return self._schedules.next_due()
 
     def give_turns(self) -> bool:
-        """Begin what waited for the jobs of another schedule of its command, where those are over.
+        """Begin schedules that waited for the job of another one of their command, if that is over.
 
         Returns:
             Whether a job has begun.
@@ -296,27 +296,27 @@ class Scheduler:
         with self._bus.transaction():
             if self._check is not None:
                 self._check()
-            for known in waiting:
-                entry = self._entry(known)
+            for schedule in waiting:
+                entry = self._entry(schedule)
                 if entry is None or (entry.plugin, entry.command) in busy:
                     continue
                 busy.add((entry.plugin, entry.command))  # the next one waits for this one now
-                if known == self._schedules.get(known.plugin, known.id):
-                    begun |= self._beginnings.give_turn(entry, known)
+                if schedule == self._schedules.get(schedule.plugin, schedule.id):
+                    begun |= self._starts.give_turn(entry, schedule)
         return begun
 
-    def _looked_at(self, known: Schedule) -> _Times | str | None:
+    def _looked_at(self, schedule: Schedule) -> _Times | str | None:
         """Return what `_times` does, or why no times can be computed: of this schedule alone."""
         try:
-            times = self._times(known, self._bus.now_ms())
+            times = self._times(schedule, self._bus.now_ms())
             if times is not None:
-                with_due(self._entries[known.plugin, known.id], times.following, 0.5)
+                with_due(self._entries[schedule.plugin, schedule.id], times.following, 0.5)
             return times
         except NO_TIMES as error:
             return str(error)
 
     def _follow_clock(self) -> None:
-        """Heal what a clock that was ahead has left, where it was set back since the last tick."""
+        """Correct the schedules if the clock was set back since the last tick."""
         now_ms = self._bus.now_ms()
         if now_ms >= self._seen_ms - _LEAST_GRACE_MS:
             self._seen_ms = max(self._seen_ms, now_ms)
@@ -324,29 +324,31 @@ class Scheduler:
         with self._bus.transaction():
             if self._check is not None:
                 self._check()
-            self._healing.heal(self._entries, now_ms)
+            self._correction.correct_all(self._entries, now_ms)
         self._seen_ms = now_ms
 
-    def _decide(self, known: Schedule, times: _Times | str | None) -> None:
+    def _decide(self, schedule: Schedule, times: _Times | str | None) -> None:
         """Decide about the times of one schedule that have come, in the open transaction."""
-        entry = self._entry(known)
-        if entry is None or times is None or known.due_ms is None:
-            self._schedules.remove(known.plugin, known.id)  # another configuration's, now gone
+        entry = self._entry(schedule)
+        if entry is None or times is None or schedule.due_ms is None:
+            self._schedules.remove(
+                schedule.plugin, schedule.id
+            )  # another configuration's, now gone
             return
         if isinstance(times, str):
-            self._give_up(entry, known.due_ms, times)
+            self._give_up(entry, schedule.due_ms, times)
             return
-        self._beginnings.pass_over(entry, known)
+        self._starts.pass_over(entry, schedule)
         now_ms = self._bus.now_ms()
         fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
         if times.current is not None:
-            fired.append(self._beginnings.begin(entry, times.current, known.due_ms))
-        done = [each for each in fired if each is not None]
-        last_ms = max(known.due_ms, times.current or 0, *times.missed[-1:])
+            fired.append(self._starts.begin(entry, times.current, schedule.due_ms))
+        done = [decision for decision in fired if decision is not None]
+        last_ms = max(schedule.due_ms, times.current or 0, *times.missed[-1:])
         self._schedules.advance(
             entry,
             *with_due(entry, times.following, self._chance(), not_before_ms=last_ms + 1),
-            fired_ms=known.due_ms if done and not times.missed else (now_ms if done else None),
+            fired_ms=schedule.due_ms if done and not times.missed else (now_ms if done else None),
             job_id=done[-1].job_id if done else None,
         )
 
@@ -358,18 +360,18 @@ class Scheduler:
             self._decisions.add(entry, at_ms, "skipped", why)
         self._schedules.advance(entry, None, None)
 
-    def _entry(self, known: Schedule) -> ScheduleEntry | None:
+    def _entry(self, schedule: Schedule) -> ScheduleEntry | None:
         """Return the configuration of a schedule; None where it is configured otherwise now."""
-        entry = self._entries.get((known.plugin, known.id))
-        return entry if entry is not None and entry.hash == known.config_hash else None
+        entry = self._entries.get((schedule.plugin, schedule.id))
+        return entry if entry is not None and entry.hash == schedule.config_hash else None
 
-    def _times(self, known: Schedule, now_ms: int) -> _Times | None:
+    def _times(self, schedule: Schedule, now_ms: int) -> _Times | None:
         """Return the nominal times up to now: the missed ones, and the one that is due.
 
         Returns:
             None where the schedule is not configured so, or has no more times.
         """
-        entry, nominal_ms, due_ms = self._entry(known), known.next_nominal_ms, known.due_ms
+        entry, nominal_ms, due_ms = self._entry(schedule), schedule.next_nominal_ms, schedule.due_ms
         if entry is None or nominal_ms is None or due_ms is None:
             return None
         while entry.every_s is not None and self._decisions.has(entry, nominal_ms):
@@ -395,26 +397,26 @@ class Scheduler:
     def _catch_up(self, entry: ScheduleEntry, times: _Times, now_ms: int) -> Decision | None:
         """Decide about a run of missed times by the policy; return the last that runs, or None."""
         missed = times.missed
-        wanted = {"skip": 0, "run_once": 1, "run_all": entry.catch_up_max}[entry.catch_up]
+        max_runs = {"skip": 0, "run_once": 1, "run_all": entry.catch_up_max}[entry.catch_up]
         if entry.catch_up == "run_once" and times.current is not None:
-            wanted = 0  # the one that is due now is the one
+            max_runs = 0  # the time that is due now is the one that runs
         oldest_ms = 0
         if entry.catch_up_age_s is not None:
             oldest_ms = now_ms - round(entry.catch_up_age_s * 1000)
-        running = [at_ms for at_ms in missed[-wanted:] if at_ms >= oldest_ms] if wanted else []
+        running = [at_ms for at_ms in missed[-max_runs:] if at_ms >= oldest_ms] if max_runs else []
         lost = missed[: len(missed) - len(running)]
         if lost:
             why = (
                 "too old"
-                if wanted and not running
-                else f"nobody was there; catch_up {entry.catch_up}"
+                if max_runs and not running
+                else f"no service ran in time; catch_up {entry.catch_up}"
             )
             span = (times.first, lost[-1], times.count - len(running))
             decision = self._decisions.add_run(entry, span, "missed", why)
             self._tell_missed(entry, decision)
         last = None
         for at_ms in running:
-            last = self._beginnings.begin(entry, at_ms, at_ms, is_catch_up=True) or last
+            last = self._starts.begin(entry, at_ms, at_ms, is_catch_up=True) or last
         return last
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
@@ -434,8 +436,8 @@ class Scheduler:
 
 
 def _log_no_time(entry: ScheduleEntry, why: str) -> None:
-    told = (entry.id, entry.plugin, why)
-    _log.error("schedule %s of %s has no next time: %s", *told, extra={"plugin": entry.plugin})
+    arguments = (entry.id, entry.plugin, why)
+    _log.error("schedule %s of %s has no next time: %s", *arguments, extra={"plugin": entry.plugin})
 
 
 def _entries(config: Config, registry: Registry | None) -> dict[tuple[str, str], ScheduleEntry]:

@@ -47,7 +47,7 @@ class Schedule:
         last_fired_ms: the due time of its last job, or None.
         last_job_id: that job, or None.
         waiting_ms: a nominal time that waits until another schedule's job is over, or None.
-        kept_back: how many of its times in a row something kept back since it fired last.
+        kept_back: how many times in a row it was kept from firing since it last fired.
     """
 
     plugin: str
@@ -71,11 +71,11 @@ class Schedule:
             "paused_at": self.paused_at_ms,
             "last_fired": self.last_fired_ms,
         }
-        told = {name: None if at is None else format_ts(at) for name, at in times.items()}
+        timestamps = {name: None if at is None else format_ts(at) for name, at in times.items()}
         return {
             "plugin": self.plugin,
             "id": self.id,
-            **told,
+            **timestamps,
             "last_job_id": self.last_job_id,
             "kept_back": self.kept_back,
         }
@@ -160,7 +160,7 @@ class Schedules(Table):
         self._engine.change(SQL["set_schedule_waiting"], (nominal_ms, entry.plugin, entry.id))
 
     def count_kept_back(self, entry: ScheduleEntry) -> None:
-        """Count one more time of a schedule that something kept back."""
+        """Count one more time at which a schedule was kept from firing."""
         self._engine.change(SQL["count_kept_back"], (entry.plugin, entry.id))
 
     def waiting(self, now_ms: int) -> list[Schedule]:
@@ -168,8 +168,12 @@ class Schedules(Table):
 
         The one that fired the longest ago is the first.
         """
-        found = [Schedule(*row) for row in self._engine.rows(SQL["waiting_schedules"], (now_ms,))]
-        return sorted(found, key=lambda each: (each.last_fired_ms or 0, each.waiting_ms))
+        schedules = [
+            Schedule(*row) for row in self._engine.rows(SQL["waiting_schedules"], (now_ms,))
+        ]
+        return sorted(
+            schedules, key=lambda schedule: (schedule.last_fired_ms or 0, schedule.waiting_ms)
+        )
 
     def starving(self, least: int, limit: int) -> list[tuple[Schedule, str]]:
         """Return schedules that were kept back at least so many times in a row, and why at last.
@@ -177,8 +181,8 @@ class Schedules(Table):
         The one that was kept back the most times is the first.
         """
         rows = self._engine.rows(SQL["starving_schedules"], (least,))
-        found = [(Schedule(*row[:-1]), row[-1] or "") for row in rows]
-        return sorted(found, key=lambda each: -each[0].kept_back)[:limit]
+        schedules = [(Schedule(*row[:-1]), row[-1] or "") for row in rows]
+        return sorted(schedules, key=lambda pair: -pair[0].kept_back)[:limit]
 
     def correct(self, now_ms: int) -> None:
         """Take what began or ran later than now as of now: the clock was set back."""
@@ -290,11 +294,11 @@ class Decisions(Table):
             limit: how many of the newest decisions are looked at.
         """
         rows = self._engine.rows(SQL["missed_since"], (since_ms, limit))
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for plugin, id, count in rows:
             name = f"{plugin}.{id}"
-            found[name] = found.get(name, 0) + count
-        return found
+            counts[name] = counts.get(name, 0) + count
+        return counts
 
     def about(
         self, plugin: str, id: str, *, limit: int, before_id: int = MAX_SEQ

@@ -63,9 +63,9 @@ def init(
     It is sealed, and has a plugin with one schedule, one route and one webhook with a new secret.
     Exit code 3 when there is a configuration, or another file in the place of one.
     """
+    from ...automation.active_config import files_of
     from ...automation.config.checksums import write_seal
     from ...automation.config.starter import make_starter
-    from ...automation.regime import files_of
 
     if folder is not None and config is not None:
         raise InvalidInput("give DIR or --config, not both")
@@ -149,22 +149,22 @@ def reload(place: ServicePlace = SERVICE) -> int:
     Plugins that can't be loaded are left out, and named on stderr. Exit code 4 when no service
     runs, 1 when it refuses the configuration: the one before stays in force.
     """
-    from ...automation.attention import last_taking
+    from ...automation.attention import last_activation
     from ...automation.service_lock import running_pid, tell
 
     place.refuse_found()
     pid = running_pid(place.state_dir())
     with place.open() as bus:
-        before = last_taking(bus).number
+        before = last_activation(bus).number
         tell(place.state_dir(), signal.SIGHUP)
-        if not _within(lambda: last_taking(bus).number != before):
+        if not _within(lambda: last_activation(bus).number != before):
             raise AckbusError(
                 "the service has not taken the configuration: see its log, and 'bus config check'"
             )
-        taking = last_taking(bus)
-    if taking.refused is not None:
-        raise AckbusError(f"the configuration is refused: {taking.refused}")
-    for why in taking.left_out.values():
+        activation = last_activation(bus)
+    if activation.refused is not None:
+        raise AckbusError(f"the configuration is refused: {activation.refused}")
+    for why in activation.left_out.values():
         output.note(f"left out: {why}")
     output.result({"pid": pid, "reloaded": True}, f"process {pid} has taken the configuration")
     return 0
@@ -404,8 +404,8 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
     A fault is one line: the file, the line, the path of the setting, and what to write. Warnings go
     to stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
     """
+    from ...automation.active_config import examine_folder
     from ...automation.config.faults import ConfigFaults
-    from ...automation.regime import examine_folder
 
     where = folder_of(folder)
     try:
@@ -471,8 +471,8 @@ def lock(
     service does not start where what the files say of tokens, scopes or webhooks has changed
     (FILE#access), or a file of them; of others it warns. Moving the folder breaks the seal.
     """
+    from ...automation.active_config import files_of, from_seal
     from ...automation.config.checksums import ACCESS, write_seal
-    from ...automation.regime import files_of, from_seal
 
     where = folder_of(folder)
     states = {change.file: change.state for change in from_seal(where)}
@@ -503,7 +503,7 @@ def diff(
     A file is new, changed, gone, or unused, where nothing includes it any more. Exit code 1 where
     there are any, or where the service has another configuration, 4 when no service runs.
     """
-    from ...automation.regime import from_seal
+    from ...automation.active_config import from_seal
 
     where = folder_of(folder)
     changes = from_seal(where)

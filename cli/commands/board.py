@@ -11,7 +11,12 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.names import seq_in
 from ...tasks.board.board import Boards
 from ...tasks.board.comments import comment, comments, place_in
-from ...tasks.board.forecast import Lookout, forecast_of_refs, forecast_of_tasks, reserved_by_others
+from ...tasks.board.forecast import (
+    TaskRepositories,
+    forecast_of_refs,
+    forecast_of_tasks,
+    reserved_by_others,
+)
 from ...tasks.board.proof import prove, seq_at, verify
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
@@ -118,7 +123,7 @@ def forecast(
     on stderr. Exit code 4 when a REF is unknown.
     """
     with place.open() as bus:
-        lookout = Lookout(bus)
+        lookout = TaskRepositories(bus)
         if refs:
             clashes, reserved = forecast_of_refs(bus, refs, os.getcwd()), []
         else:

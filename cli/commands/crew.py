@@ -12,7 +12,7 @@ import typer
 from ...schema.directory.ownership import is_safe
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.stop_limit import obey
-from ...tasks.crew import is_running, running_pid, stop_running, told_state
+from ...tasks.crew import is_running, running_pid, saved_state, stop_running
 from ...tasks.crew_file import CrewFile, read_crew, read_layers
 from ...tasks.integrate.integrator import Integrator
 from ...tasks.integrate.requests import look, request
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...bus.bus import Bus
-    from ...tasks.integrate.entries import Result
+    from ...tasks.integrate.entries import LandingResult
 
 commands = Commands()
 #: The file that is found in the working directory where none is named.
@@ -128,7 +128,7 @@ def _look(bus: Bus) -> list[view.RoleView]:
     if not is_running(bus):
         raise NotFound("no crew of this bus runs; start one with 'bus crew start'")
     now_ms = bus.now_ms()
-    roles = (told_state(bus) or {}).get("roles", [])
+    roles = (saved_state(bus) or {}).get("roles", [])
     return [view.RoleView(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
 
 
@@ -184,9 +184,9 @@ def integrate(
         return _look_first(how, agent, place)
     repository = how.place()
     rules = how.rules(repository, agent)
-    results: list[Result] = []
+    results: list[LandingResult] = []
 
-    def tell(result: Result) -> None:
+    def tell(result: LandingResult) -> None:
         results.append(result)
         _print(result)
 
@@ -207,7 +207,7 @@ def integrate(
 def _look_first(how: IntegrationOptions, agent: str | None, place: BusPlace) -> int:
     repository = how.place()
     rules = how.rules(repository, agent)
-    results: list[Result] = []
+    results: list[LandingResult] = []
     with place.open() as bus:
         for result in look(bus, repository, rules):
             results.append(result)
@@ -215,7 +215,7 @@ def _look_first(how: IntegrationOptions, agent: str | None, place: BusPlace) -> 
     return _code_of(results, is_told=True)
 
 
-def _code_of(results: list[Result], *, is_told: bool) -> int:
+def _code_of(results: list[LandingResult], *, is_told: bool) -> int:
     """Return the exit code; with `is_told` it is 4 if there was nothing to land."""
     if not results:
         return 4 if is_told else 0
@@ -235,11 +235,11 @@ def _run(integrator: Integrator, *, once: bool) -> None:
     integrator.run(once=once)
 
 
-def _has_failed(result: Result) -> bool:
+def _has_failed(result: LandingResult) -> bool:
     return result.outcome in ("conflict", "check_failed", "rejected")
 
 
-def _print(result: Result) -> None:
+def _print(result: LandingResult) -> None:
     details = [result.commit[:12]] if result.commit else []
     if result.reason:
         details.append(result.reason)
@@ -251,6 +251,6 @@ def _print(result: Result) -> None:
     output.flush()
 
 
-def _with_other(result: Result, file: str) -> str:
+def _with_other(result: LandingResult, file: str) -> str:
     other = result.others.get(file)
     return file if other is None else f"{file} (last changed by {other})"

@@ -14,11 +14,11 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...automation.regime import Snapshot
+    from ...automation.active_config import ConfigSnapshot
     from ...automation.routes.conditions import CompiledPipeline
     from ...automation.routes.preview import Replayed
     from ...automation.routes.router import Index
-    from ...automation.routes.tree import Tree
+    from ...automation.routes.tree import RunTree
 
 # Routes: list, and history through them.
 
@@ -193,10 +193,10 @@ def graph(
 @pipeline.command("tree", example="bus pipeline tree 0198c0de-0000-7000-8000-000000000001")
 def tree(job: JobId, place: ServicePlace = SERVICE) -> int:
     """Print the jobs of a run as a tree, each with its state. 'bus trace' prints all messages."""
-    from ...automation.routes.tree import Tree
+    from ...automation.routes.tree import RunTree
 
     with place.open() as bus:
-        _show_tree(Tree.of(bus, job))
+        _show_tree(RunTree.of(bus, job))
     return 0
 
 
@@ -234,18 +234,18 @@ def repeat(
     of now. 'bus job retry' goes on with a job that failed instead.
     """
     from ...automation.jobs.submission import Submission
-    from ...automation.routes.tree import once_more
+    from ...automation.routes.tree import rerun_request
 
     place.refuse_found()
     with place.open() as bus:
-        done = Submission(bus).submit(once_more(bus, job))
+        done = Submission(bus).submit(rerun_request(bus, job))
     output.result({"job_id": done.job_id, "seq": done.seq}, done.job_id)
     return 0
 
 
 def _run(
     place: ServicePlace,
-    snapshot: Snapshot,
+    snapshot: ConfigSnapshot,
     compiled: CompiledPipeline,
     payload: object,
     limit_s: float | None,
@@ -278,7 +278,7 @@ def _run(
     return 0 if ended.state == "succeeded" else 1
 
 
-def _show_preview(snapshot: Snapshot, compiled: CompiledPipeline, payload: object) -> int:
+def _show_preview(snapshot: ConfigSnapshot, compiled: CompiledPipeline, payload: object) -> int:
     from ...automation.routes.preview import preview
 
     forecast = preview(snapshot.config, compiled, payload)
@@ -298,7 +298,7 @@ def _show_preview(snapshot: Snapshot, compiled: CompiledPipeline, payload: objec
     return 0
 
 
-def _show_tree(tree: Tree, record: dict[str, Any] | None = None) -> None:
+def _show_tree(tree: RunTree, record: dict[str, Any] | None = None) -> None:
     lines = []
     for job in tree.jobs:
         fields = job.record()
@@ -327,7 +327,7 @@ def _summary(compiled: CompiledPipeline) -> dict[str, object]:
     }
 
 
-def _index(place: ServicePlace) -> tuple[Snapshot, Index]:
+def _index(place: ServicePlace) -> tuple[ConfigSnapshot, Index]:
     from ...automation.routes.router import Index
 
     snapshot = place.look()

@@ -16,9 +16,9 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...automation.active_config import ConfigSnapshot
     from ...automation.config.snapshot import ScheduleEntry
-    from ...automation.regime import Snapshot
-    from ...automation.schedules.firing import SchedulesByHand
+    from ...automation.schedules.firing import ScheduleControl
     from ...bus.bus import Bus
 
 commands = Commands()
@@ -87,7 +87,7 @@ def show_next(
     """
     from dataclasses import replace
 
-    from ...automation.schedules.recurrence import coming, zone_of
+    from ...automation.schedules.recurrence import upcoming, zone_of
     from ...schema.message.times import now_ms
 
     if sum(choice is not None for choice in (name, cron, every)) != 1:
@@ -97,7 +97,7 @@ def show_next(
     if timezone is not None:
         zone_of(timezone)
         entry = replace(entry, timezone=timezone)
-    times = [asdict(time) for time in islice(coming(entry, from_ms), count)]
+    times = [asdict(time) for time in islice(upcoming(entry, from_ms), count)]
     if len(times) < count and (entry.cron is not None or entry.every_s is not None):
         output.note("no later times were found; those after the year 9998 are not looked at")
     return output.results(times, [(time["at"], time["local"]) for time in times], ("at", "local"))
@@ -200,20 +200,20 @@ def _would(act: str) -> int:
     return 0
 
 
-def _by_hand(bus: Bus, snapshot: Snapshot) -> SchedulesByHand:
+def _by_hand(bus: Bus, snapshot: ConfigSnapshot) -> ScheduleControl:
     from ...automation.jobs.submission import Submission
-    from ...automation.schedules.firing import SchedulesByHand
+    from ...automation.schedules.firing import ScheduleControl
 
-    return SchedulesByHand(bus, Submission(bus), snapshot.config)
+    return ScheduleControl(bus, Submission(bus), snapshot.config)
 
 
-def _entries(snapshot: Snapshot) -> dict[tuple[str, str], ScheduleEntry]:
+def _entries(snapshot: ConfigSnapshot) -> dict[tuple[str, str], ScheduleEntry]:
     """Return the schedules of the plugins that can run, by plugin and id."""
     schedules = snapshot.config.schedules()
     return {key: entry for key, entry in schedules.items() if entry.plugin in snapshot.plugins}
 
 
-def _named(snapshot: Snapshot, name: str) -> ScheduleEntry:
+def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
     """Return the schedule that a plugin, or a plugin and an id, name."""
     from ...automation.config.faults import near
 

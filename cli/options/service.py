@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...automation.active_config import ConfigSnapshot
     from ...automation.config.load import Demands
     from ...automation.config.sources import Origin
-    from ...automation.regime import Snapshot
     from ...bus.bus import Bus
 
 #: The file that a folder of configuration begins with.
@@ -114,7 +114,7 @@ class ServicePlace:
                 f" it, then trust it with {hint_of(folder)}, or name it with --config"
             )
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ConfigSnapshot:
         """Return the present configuration, with its plugins, for a command that acts by it.
 
         It must be as it was sealed, unless the running service has accepted it unsealed.
@@ -136,7 +136,7 @@ class ServicePlace:
                     return unsealed
             raise
 
-    def _is_in_force(self, snapshot: Snapshot) -> bool:
+    def _is_in_force(self, snapshot: ConfigSnapshot) -> bool:
         """Whether the running service uses exactly these files."""
         from ...automation.attention import hash_in_force
         from ...automation.service_lock import is_running
@@ -146,7 +146,7 @@ class ServicePlace:
         with self.open() as bus:
             return hash_in_force(bus) == snapshot.config.hash
 
-    def look(self) -> Snapshot:
+    def look(self) -> ConfigSnapshot:
         """Return the present configuration, with its plugins, for a command that only shows it.
 
         Undefined variables stay as `${NAME}`; if the configuration was only found, all do.
@@ -158,8 +158,8 @@ class ServicePlace:
 
         return self._examined(TO_LOOK)
 
-    def _examined(self, demands: Demands) -> Snapshot:
-        from ...automation.regime import examine_folder
+    def _examined(self, demands: Demands) -> ConfigSnapshot:
+        from ...automation.active_config import examine_folder
 
         return examine_folder(self.folder(), os.environ, self.origin(), demands)
 

@@ -11,8 +11,8 @@ import typer
 from ...git.branches.repositories import RepositoryPlace
 from ...schema.errors import InvalidInput
 from ...schema.message.times import age
-from ...tasks.integrate.checks import Check
-from ...tasks.integrate.integrator import AGENT, Rules, checks_of
+from ...tasks.integrate.checks import CheckCommand
+from ...tasks.integrate.integrator import AGENT, IntegratorRules, checks_of
 from ...tasks.records.task import MAX_ATTEMPTS, PRIORITIES
 from ...tasks.spawn import TaskSpec
 from .. import arguments
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...bus.bus import Bus
-    from ...tasks.board.forecast import Reserved
+    from ...tasks.board.forecast import ReservedChange
     from ...tasks.options import Review
     from ...tasks.records.task import Task
     from ...tasks.steps.planning import TaskJob
@@ -117,7 +117,7 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
     return output.results(records, rows, _HEADINGS)
 
 
-def note_reserved(bus: Bus, reserved: Iterable[Reserved]) -> None:
+def note_reserved(bus: Bus, reserved: Iterable[ReservedChange]) -> None:
     """Note files that tasks change and others have reserved, with the state of each holder."""
     from ..show.reservations import describe, state_of_holder
 
@@ -317,15 +317,15 @@ class IntegrationOptions:
             self.repo if self.repo == os.curdir else os.path.abspath(self.repo)
         )
 
-    def rules(self, place: RepositoryPlace, agent: str | None) -> Rules:
+    def rules(self, place: RepositoryPlace, agent: str | None) -> IntegratorRules:
         """Return the rules that the options give, in a repository.
 
         Raises:
             InvalidInput: they give none.
         """
-        checks = [Check(text) for text in self.check or ()]
-        checks += [Check(text, is_flaky=True) for text in self.flaky or ()]
-        return Rules(
+        checks = [CheckCommand(text) for text in self.check or ()]
+        checks += [CheckCommand(text, is_flaky=True) for text in self.flaky or ()]
+        return IntegratorRules(
             target=self.into or place.default_branch() or "main",
             checks=tuple(checks) or checks_of(place),
             strategy=cast("Any", self.strategy),

@@ -19,23 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ...automation.active_config import ConfigLoader
     from ...automation.config.load import Demands
     from ...automation.config.snapshot import Config
     from ...automation.config.sources import Origin
     from ...automation.log import ServiceLog
-    from ...automation.regime import Loads
     from ...automation.service import Service
     from ...server.running import Listeners, ServedApp
 
 # The doors of the service of automation: what it serves over HTTP, and where.
 
 
-def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -> list[ServedApp]:
+def doors_of(
+    service: Service, loader: ConfigLoader, config: Config, stack: ExitStack
+) -> list[ServedApp]:
     """Return the doors that a configuration asks for; where it asks for none, no HTTP is loaded.
 
     Args:
         service: the service behind them.
-        loads: the readings of its configuration.
+        loader: reads its configuration.
         config: the one that the service begins with.
         stack: closes their resources after them.
 
@@ -52,7 +54,9 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     bus = stack.enter_context(Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
     doors: list[ServedApp] = []
     if "api" in addresses:
-        doors.append(_api(bus, service, partial(_reload, service, loads, config), addresses["api"]))
+        doors.append(
+            _api(bus, service, partial(_reload, service, loader, config), addresses["api"])
+        )
     if "webhooks" in addresses:
         doors.append(_webhooks(bus, service, addresses["webhooks"]))
     return doors
@@ -84,8 +88,8 @@ def _addresses(config: Config) -> dict[str, str]:
     return addresses
 
 
-def _reload(service: Service, loads: Loads, first: Config) -> list[str]:
-    loads.reload(service)
+def _reload(service: Service, loader: ConfigLoader, first: Config) -> list[str]:
+    loader.reload(service)
     return not_served(first, service.snapshot.config)
 
 
@@ -116,17 +120,17 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         ConfigFaults: the configuration is refused.
         ServiceRuns: another service runs.
     """
+    from ...automation.active_config import ConfigLoader, examine_folder
     from ...automation.log import ServiceLog
-    from ...automation.regime import Loads, examine_folder
     from ...automation.service import Service
-    from ...automation.service_lock import Orders, ServiceLock, state_dir_of
+    from ...automation.service_lock import ServiceControl, ServiceLock, state_dir_of
     from ...bus.bus import Bus
     from ...schema.processes import raise_open_files
     from ...schema.sqlite.upgrade import upgrade
 
-    orders = Orders()
+    control = ServiceControl()
     heed(
-        lambda number, frame: orders.reload(), signal.SIGHUP
+        lambda number, frame: control.reload(), signal.SIGHUP
     )  # it would end a service that still begins
     raise_open_files()
     with ExitStack() as stack:
@@ -140,11 +144,11 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
-        loads = Loads(examine)
+        loader = ConfigLoader(examine)
         taken = partial(_apply_logging, log, first.config)
-        service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
-        obey(lambda number, frame: orders.stop(), signal.SIGINT, signal.SIGTERM)
-        doors = doors_of(service, loads, first.config, stack)
+        service = Service(bus, loader, control=control, on_taken=taken, on_reloaded=loader.end)
+        obey(lambda number, frame: control.stop(), signal.SIGINT, signal.SIGTERM)
+        doors = doors_of(service, loader, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
         for fault in first.faults:
             output.note(f"left out: {fault}")
@@ -163,7 +167,7 @@ def _begin(works: str, listeners: Listeners | None) -> None:
 
 def _apply_logging(log: ServiceLog, first: Config, now: Config) -> None:
     """Apply the settings of logging, and warn of settings that wait for the next start."""
-    log.take(now.service, now.variables)
+    log.use_config(now.service, now.variables)
     for notice in not_served(first, now):
         _log.warning("%s", notice)
 

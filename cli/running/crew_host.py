@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.times import age
 from ...schema.stop_limit import obey
-from ...tasks.crew import LOGS, Crew, CrewLock, running_pid, told_state
+from ...tasks.crew import LOGS, Crew, CrewLock, running_pid, saved_state
 from .. import arguments
 from ..logs import show_logs
 from ..own_session import own_path
@@ -214,7 +214,7 @@ def start_behind(bus: Bus, path: str) -> int:
                 file.seek(begins)
                 text = file.read(_MAX_SHOWN_BYTES).decode(errors="replace").strip()
             raise AckbusError(text.removeprefix("bus: ") or "the crew ended at once")
-        state = told_state(bus) or {}
+        state = saved_state(bus) or {}
         if running_pid(bus) is not None and state.get("pid") == process.pid:
             return process.pid
         time.sleep(_NAP_S)

@@ -16,7 +16,7 @@ from ..show.terminal import console, fitted_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...tasks.board.board import Board, Row
+    from ...tasks.board.board import Board, TaskRow
 
 # A terminal that is filled with a picture, and the parts of such pictures.
 
@@ -162,11 +162,11 @@ def _since(board: Board, at_ms: int | None) -> str | None:
     return None if at_ms is None else age(max(0, board.at_ms - at_ms) / 1000)
 
 
-def _beat(row: Row) -> str | None:
+def _beat(row: TaskRow) -> str | None:
     return None if row.beat is None else f"{row.beat.liveness.value} {age(row.beat.age_s)}"
 
 
-def _activity(row: Row) -> str | None:
+def _activity(row: TaskRow) -> str | None:
     if row.task.blocked is not None:
         return f"asks: {row.task.blocked.question}"
     if row.beat is not None and row.beat.task is not None:

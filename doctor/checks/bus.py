@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.findings import Finding
-    from ...tasks.board.proof import Difference
+    from ...tasks.board.proof import TableDifference
 
 #: How many blobs are looked for, unless all of them are to be read.
 _QUICK_BLOBS = 20_000
@@ -342,7 +342,7 @@ def _task_messages(bus: Bus, full: bool) -> Finding:
     return ok(f"all add up: {differences.count}")
 
 
-def _lost(bus: Bus, differences: Difference) -> Iterator[tuple[str, str]]:
+def _lost(bus: Bus, differences: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield what the log says of tasks without a row, and who sent it."""
     if differences.lost:
         names = {task.task for task in differences.lost}
@@ -363,7 +363,7 @@ def _senders(bus: Bus, names: Collection[str]) -> str:
     )
 
 
-def _differing(bus: Bus, differences: Difference) -> Iterator[tuple[str, str]]:
+def _differing(bus: Bus, differences: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
     if differences.differs:
         by = _senders(bus, differences.differs)
@@ -382,7 +382,7 @@ def _unproven(bus: Bus) -> Iterator[tuple[str, str]]:
         yield text, "'bus task confirm' shows what would be believed; or 'bus task cancel'"
 
 
-def _foreign(differences: Difference) -> Iterator[tuple[str, str]]:
+def _foreign(differences: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield the messages that are no step of a task, and who sent them."""
     if differences.foreign:
         seqs = ranges([message.seq for message in differences.foreign])

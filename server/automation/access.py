@@ -14,9 +14,9 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
 from starlette.requests import HTTPConnection
 
+from ...automation.active_config import ConfigSnapshot
 from ...automation.config.snapshot import ApiConfig, TokenConfig
 from ...automation.plugins.discovery import Plugin
-from ...automation.regime import Snapshot
 from ...automation.routes.router import Index, Router
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
@@ -78,7 +78,7 @@ class RunningService(Protocol):
     """The service, as far as the API knows it."""
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ConfigSnapshot:
         """The configuration in force."""
 
 
@@ -90,7 +90,7 @@ class ServedConfig:
         snapshot: the configuration.
     """
 
-    def __init__(self, bus: Bus, snapshot: Snapshot) -> None:
+    def __init__(self, bus: Bus, snapshot: ConfigSnapshot) -> None:
         self._bus = bus
         self.snapshot = snapshot
         self.config = snapshot.config

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
 from ...automation.plugins.discovery import Plugin
-from ...automation.plugins.manifest import Command
+from ...automation.plugins.manifest import PluginCommand
 from ...automation.status import health_of
 from ...tasks.control.sessions import PROTOCOL_VERSION
 from ..access.tokens import Scope
@@ -154,7 +154,7 @@ def _summary(plugin: Plugin) -> dict[str, Any]:
     }
 
 
-def _command(command: Command) -> dict[str, Any]:
+def _command(command: PluginCommand) -> dict[str, Any]:
     record = {
         "name": command.name,
         "type": command.type,
@@ -165,7 +165,7 @@ def _command(command: Command) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value not in (None, "")}
 
 
-def _skill(plugin: Plugin, command: Command) -> dict[str, Any]:
+def _skill(plugin: Plugin, command: PluginCommand) -> dict[str, Any]:
     return {
         "name": f"plugin.{plugin.name}.{command.name}",
         "kind": "plugin",
@@ -261,7 +261,7 @@ def _paths(plugin: Plugin) -> dict[str, Any]:
     }
 
 
-def _operation(plugin: Plugin, command: Command) -> dict[str, Any]:
+def _operation(plugin: Plugin, command: PluginCommand) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{plugin.name}__{command.name}",
         "summary": command.description or f"{plugin.name}: {command.name}",

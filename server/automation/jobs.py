@@ -8,7 +8,7 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...automation.records.facts import LogFilter
-from ...automation.routes.tree import Tree, cancel
+from ...automation.routes.tree import RunTree, cancel
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts, parse_ts
@@ -109,14 +109,14 @@ def cancel_tree(job_id: JobId, bus: TheBus) -> Response:
     return json_of({"cancelled": [job.message.id for job in cancel(bus, str(root.seq))]})
 
 
-def _tree_of(bus: Bus, job_id: str) -> Tree:
+def _tree_of(bus: Bus, job_id: str) -> RunTree:
     """Return the tree of a job, or of the event of a run: by its id alone, as of `/job`.
 
     Raises:
         NotFound: there is none.
     """
     root = bus.get(job_id)
-    tree = None if root is None else Tree.of(bus, str(root.seq))
+    tree = None if root is None else RunTree.of(bus, str(root.seq))
     if tree is None or not tree.jobs:
         raise NotFound(f"there is no job {job_id[:100]!a}")
     return tree

@@ -13,7 +13,7 @@ from ...automation.config.faults import ConfigFaults
 from ...automation.config.snapshot import ScheduleEntry, shown
 from ...automation.jobs.submission import Submission
 from ...automation.records.facts import JobLog, LogFilter
-from ...automation.schedules.firing import SchedulesByHand
+from ...automation.schedules.firing import ScheduleControl
 from ...automation.schedules.tables import Schedule, Schedules
 from ...automation.status import breaker_history, reset_breakers, status_of
 from ...bus.bus import Bus
@@ -193,8 +193,8 @@ def run_schedule(
     }
 
 
-def _by_hand(bus: Bus, config: ServedConfig) -> SchedulesByHand:
-    return SchedulesByHand(bus, Submission(bus), config.config)
+def _by_hand(bus: Bus, config: ServedConfig) -> ScheduleControl:
+    return ScheduleControl(bus, Submission(bus), config.config)
 
 
 def _record(entry: ScheduleEntry, schedule: Schedule | None) -> dict[str, Any]:

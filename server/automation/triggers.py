@@ -19,8 +19,8 @@ from ...automation.config.snapshot import ApiConfig
 from ...automation.jobs.plugin_run import HANDLE
 from ...automation.jobs.submission import JobRequest, Submission
 from ...automation.routes.conditions import CompiledPipeline
-from ...automation.routes.tree import Tree, wait
-from ...automation.runs import Run, begin_run, result_of
+from ...automation.routes.tree import RunTree, wait
+from ...automation.runs import PipelineRun, begin_run, result_of
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, NotFound
 from ..access.access import TheClient
@@ -65,7 +65,7 @@ class WaitingCallers:
         finally:
             self._count -= 1
 
-    async def wait(self, request: Request, root: str, timeout_s: float) -> Tree:
+    async def wait(self, request: Request, root: str, timeout_s: float) -> RunTree:
         """Wait for a run, as long as the client does, and return its tree as it is then.
 
         Each waits in a thread of its own: their number is bounded.
@@ -85,7 +85,7 @@ class WaitingCallers:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leave_with_client)
             waiting = partial(wait, self._bus, root, timeout_s, is_wanted)
-            outcome: Tree | AckbusError
+            outcome: RunTree | AckbusError
             try:
                 outcome = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
             except (
@@ -222,18 +222,18 @@ def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
     return min(pipeline.timeout_s, settings.max_sync_timeout_s)
 
 
-def _begun(run: Run, pipeline: str) -> dict[str, Any]:
+def _begun(run: PipelineRun, pipeline: str) -> dict[str, Any]:
     facts = {"status": "queued", "plugin": "pipeline", "command": pipeline}
     return {"job_id": run.jobs[0]} | facts | {"root": run.root, "job_ids": run.jobs}
 
 
-def _running(run: Run) -> dict[str, Any]:
+def _running(run: PipelineRun) -> dict[str, Any]:
     facts = {"status": "running", "timeout_exceeded": True, "message": _RUNS_ON}
     return {"job_id": run.jobs[0]} | facts | {"root": run.root, "job_ids": run.jobs}
 
 
 def _ended(
-    bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree, lasted_s: float
+    bus: Bus, run: PipelineRun, pipeline: CompiledPipeline, tree: RunTree, lasted_s: float
 ) -> dict[str, Any]:
     return {
         "job_id": run.jobs[0],

@@ -25,7 +25,13 @@ from ...schema.paging import further
 from ...schema.sqlite.rules.damaged_rows import damage_behind
 from ...tasks.control.entries import whole_number
 from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
-from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotFound, Sessions
+from ...tasks.control.sessions import (
+    PROTOCOL_VERSION,
+    EventPage,
+    SessionEvent,
+    SessionNotFound,
+    Sessions,
+)
 from ..access.access import GuardedRouter, TheClient, authorize
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
@@ -62,7 +68,7 @@ class _Framed:
 
     __slots__ = ("line", "seq")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: SessionEvent) -> None:
         self.seq = event.seq
         self.line = event.frame()
 
@@ -155,7 +161,7 @@ async def _hear(feed: LiveFeed, after_seq: int, timeout_s: float) -> bool:
     return True  # the feed is over
 
 
-def _cut(page: Page) -> Iterator[_Batch]:
+def _cut(page: EventPage) -> Iterator[_Batch]:
     """Yield the events of a page in batches of the length that is sent at once."""
     part: list[_Framed] = []
     size = 0

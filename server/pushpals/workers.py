@@ -10,7 +10,7 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ...tasks.control.requests import required
 from ...tasks.control.status import ONLINE_MS, WorkerTable, summary, system_status
-from ...tasks.records.sessions import Autonomy, DispatchLock, Held, Snapshot
+from ...tasks.records.sessions import Autonomy, AutonomySnapshot, DispatchLock, HeldLock
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
 from .common import (
@@ -168,11 +168,11 @@ def _id(text: str) -> str:
     return " ".join(text.split())[:_MAX_ID_CHARS]
 
 
-def _locked(lock: Held) -> Response:
+def _locked(lock: HeldLock) -> Response:
     return ok(lockUntil=format_ts(lock.expires_at_ms))
 
 
-def _held_by(lock: Held | None) -> Response:
+def _held_by(lock: HeldLock | None) -> Response:
     if lock is None:
         return answer({"ok": False, "message": "nobody holds the lock: acquire it"}, 409)
     return answer(
@@ -187,7 +187,7 @@ def _held_by(lock: Held | None) -> Response:
     )
 
 
-def _record(stored: Snapshot) -> dict[str, Any]:
+def _record(stored: AutonomySnapshot) -> dict[str, Any]:
     return {
         "snapshotId": stored.id,
         "sessionId": stored.session,

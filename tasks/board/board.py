@@ -18,7 +18,7 @@ from ..records.task import lease_of_target
 from ..records.task_table import Landings, TaskTable
 from ..steps.messages import COMPLETIONS, QUEUES
 from ..steps.planning import STUCK, TaskJobs
-from .forecast import Lookout, changed_by, compare, forecast_of_tasks, heads_of
+from .forecast import TaskRepositories, changed_by, compare, forecast_of_tasks, heads_of
 from .proof import fold_at
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..options import TaskState
     from ..records.task import Task
     from ..steps.planning import TaskJob
-    from .forecast import Changed, Clash, Reserved
+    from .forecast import Changed, Clash, ReservedChange
 
     #: The kinds of what waits for a person.
     Kind = Literal[
@@ -59,7 +59,7 @@ _MAX_DEAD = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TaskRow:
     """A live task, and what is known of its worker.
 
     Attributes:
@@ -84,7 +84,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingItem:
     """Something that waits for a person.
 
     Attributes:
@@ -113,77 +113,78 @@ class Waiting:
         }
 
 
-def of_tasks(rows: Sequence[Row], *, is_now: bool) -> Iterator[Waiting]:
-    """Yield what of live tasks waits for a person."""
+def of_tasks(rows: Sequence[TaskRow], *, is_now: bool) -> Iterator[WaitingItem]:
+    """Yield what waits for a person in live tasks."""
     for row in rows:
         task = row.task
         if task.unproven:
             text = f"its row was lost, and made of messages; 'bus task confirm {task.task}'"
-            yield Waiting("unproven", task.task, None, text, task.changed_at_ms)
+            yield WaitingItem("unproven", task.task, None, text, task.changed_at_ms)
         elif task.blocked is not None:
             ends_ms = task.blocked.deadline_ms
             ends = "" if ends_ms is None else f" (until {format_ts(ends_ms)})"
             text = task.blocked.question + ends
-            yield Waiting("question", task.task, task.requester, text, task.blocked.since_ms)
+            yield WaitingItem("question", task.task, task.requester, text, task.blocked.since_ms)
         elif task.state == "IN_REVIEW":
             text = f"{task.branch} at {(task.head or '')[:12]}"
             by = task.reviewer or task.requester
-            yield Waiting("review", task.task, by, text, task.changed_at_ms)
+            yield WaitingItem("review", task.task, by, text, task.changed_at_ms)
         elif is_now and task.state == "WORKING" and row.held is None:
             text = f"the lease of {task.worker} has run out; see 'bus task settle'"
-            yield Waiting("lost", task.task, None, text, task.changed_at_ms)
+            yield WaitingItem("lost", task.task, None, text, task.changed_at_ms)
 
 
-def of_queues(bus: Bus) -> Iterator[Waiting]:
+def of_queues(bus: Bus) -> Iterator[WaitingItem]:
     """Yield the queues of tasks that are held, and dead completions."""
     there = {info.name: info for info in Queues(bus).list()}
     for name in QUEUES:
         if name in there and there[name].paused_at_ms is not None:
             text = f"nothing is taken from queue {name}; see 'bus queue resume'"
-            yield Waiting("paused", None, None, text, there[name].paused_at_ms)
+            yield WaitingItem("paused", None, None, text, there[name].paused_at_ms)
     if COMPLETIONS in there:
         yield from _dead_completions(bus)
 
 
-def _dead_completions(bus: Bus) -> Iterator[Waiting]:
+def _dead_completions(bus: Bus) -> Iterator[WaitingItem]:
     dead = DeadLetters(Queue.open(bus, COMPLETIONS)).find()
     for job in islice(dead, _MAX_DEAD):
         task = _task_of_entry(bus, job.seq)
         text = f"seq {job.seq}: {job.error or 'it could not be integrated'}; see 'bus dead list'"
-        yield Waiting("dead completion", task, None, text, job.ended_at_ms)
+        yield WaitingItem("dead completion", task, None, text, job.ended_at_ms)
 
 
-def proposals(bus: Bus) -> Iterator[Waiting]:
+def proposals(bus: Bus) -> Iterator[WaitingItem]:
     """Yield the landings that were proposed, and are not decided."""
     for landing in Landings.of(bus).undecided():
         if landing.state == "proposed":
             text = f"{landing.candidate[:12]} was proposed for {landing.target}"
-            yield Waiting("proposal", landing.task, None, text, landing.intended_at_ms)
+            yield WaitingItem("proposal", landing.task, None, text, landing.intended_at_ms)
 
 
-def of_clash(clash: Clash) -> Waiting:
-    """Return a pair that would not merge as something that waits."""
+def of_clash(clash: Clash) -> WaitingItem:
+    """Return the waiting item of a pair that would not merge."""
     if clash.not_known is not None:
         files = "".join(f" {file}" for file in clash.files)
         text = f"not known whether it would merge with {clash.b}:{files}: {clash.not_known}"
     else:
         files = ", ".join(clash.files) or "no common ancestor"
         text = f"would not merge with {clash.b}: {files}"
-    return Waiting("conflict", clash.a, None, text, None)
+    return WaitingItem("conflict", clash.a, None, text, None)
 
 
-def of_reserved(each: Reserved) -> Waiting:
-    """Return a changed file that another has reserved as something that waits."""
-    held = each.conflict.held
-    text = (
-        f"changes {each.conflict.path}, reserved by {held.agent} until {format_ts(held.until_ms)}"
+def of_reserved(reserved: ReservedChange) -> WaitingItem:
+    """Return the waiting item of a changed file that another agent has reserved."""
+    reservation = reserved.conflict.held
+    until = format_ts(reservation.until_ms)
+    text = f"changes {reserved.conflict.path}, reserved by {reservation.agent} until {until}"
+    return WaitingItem(
+        "reserved", reserved.task, reservation.agent, text, reservation.reserved_at_ms
     )
-    return Waiting("reserved", each.task, held.agent, text, held.reserved_at_ms)
 
 
 def of_jobs(
-    rows: Sequence[Row], jobs: Sequence[TaskJob], live: Collection[str]
-) -> Iterator[Waiting]:
+    rows: Sequence[TaskRow], jobs: Sequence[TaskJob], live: Collection[str]
+) -> Iterator[WaitingItem]:
     """Yield the jobs that nobody takes any more: dead ones, and those that tasks have lost.
 
     Args:
@@ -193,7 +194,7 @@ def of_jobs(
     """
     for job in jobs:
         if job.state in STUCK:
-            yield Waiting("dead job", job.task, job.requester, job.note, job.since_ms)
+            yield WaitingItem("dead job", job.task, job.requester, job.note, job.since_ms)
     for row in rows:
         task = row.task
         is_waiting = task.state == "ASSIGNED" and row.held is None and not task.unproven
@@ -201,23 +202,25 @@ def of_jobs(
             text = (
                 f"no job of it is left to take; see 'bus dead list', or start {task.task} by hand"
             )
-            yield Waiting("dead job", task.task, task.requester, text, task.changed_at_ms)
+            yield WaitingItem("dead job", task.task, task.requester, text, task.changed_at_ms)
 
 
-def of_approved(bus: Bus, rows: Sequence[Row], held: Mapping[str, Lease]) -> Iterator[Waiting]:
+def of_approved(
+    bus: Bus, rows: Sequence[TaskRow], leases: Mapping[str, Lease]
+) -> Iterator[WaitingItem]:
     """Yield the approved tasks that no integrator works on, of targets that none holds."""
     entries = _entries_in_hand(bus)
     for row in rows:
         task = row.task
         name = lease_of_target(task.repository, task.target)
-        is_free = task.state == "APPROVED" and not task.unproven and name not in held
+        is_free = task.state == "APPROVED" and not task.unproven and name not in leases
         if is_free and task.task not in entries:
             text = f"no integrator works on {task.target}: run 'bus integrate --into {task.target}'"
-            yield Waiting("approved", task.task, None, text, task.changed_at_ms)
+            yield WaitingItem("approved", task.task, None, text, task.changed_at_ms)
 
 
 def _entries_in_hand(bus: Bus) -> set[str | None]:
-    """Return the tasks whose entries are claimed, dead or proposed, which is told elsewhere."""
+    """Return the tasks whose entries are claimed, dead or proposed, which is reported elsewhere."""
     tasks = {landing.task for landing in Landings.of(bus).undecided()}
     try:
         queue = Queue.open(bus, COMPLETIONS)
@@ -235,26 +238,30 @@ def _task_of_entry(bus: Bus, seq: int) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def of_failed(bus: Bus) -> Iterator[Waiting]:
+def of_failed(bus: Bus) -> Iterator[WaitingItem]:
     """Yield the newest tasks that failed for good, until they are cleaned."""
     states: tuple[TaskState, ...] = ("FAILED",)
     failed = [task for task in TaskTable.of(bus).find(states=states) if not task.cleaned_at_ms]
     for task in failed[-_MAX_DEAD:]:
         text = f"{task.reason or 'it failed for good'}; 'bus task clean {task.task}' ends this"
-        yield Waiting("failed", task.task, task.requester, text, task.changed_at_ms)
+        yield WaitingItem("failed", task.task, task.requester, text, task.changed_at_ms)
 
 
-def of_dependencies(bus: Bus, rows: Sequence[Row], jobs: Sequence[TaskJob]) -> Iterator[Waiting]:
+def of_dependencies(
+    bus: Bus, rows: Sequence[TaskRow], jobs: Sequence[TaskJob]
+) -> Iterator[WaitingItem]:
     """Yield what can never begin, since something that it depends on will not land."""
     table = TaskTable.of(bus)
     waiting: list[Task | TaskJob] = [row.task for row in rows if row.task.state == "ASSIGNED"]
     waiting += [job for job in jobs if job.state not in STUCK]
-    for each in waiting:
-        for name in each.depends_on:
+    for dependent in waiting:
+        for name in dependent.depends_on:
             task = table.get(name)
             if task is not None and task.state in ("CANCELLED", "FAILED"):
                 text = f"depends on {name}, which is {task.state}: cancel it, or spawn another"
-                yield Waiting("dependency", each.task, each.requester, text, task.changed_at_ms)
+                yield WaitingItem(
+                    "dependency", dependent.task, dependent.requester, text, task.changed_at_ms
+                )
 
 
 #: How many of the newest heartbeats and changes of state are shown.
@@ -273,17 +280,16 @@ class Board:
         clashes: the pairs that would not merge; none of the past are known.
         reserved: the changed files that others have reserved; none of the past are known.
         jobs: those that have no task yet, the oldest first; none of the past are known.
-        changes: the newest messages that tell of heartbeats and of changes of state, the newest
-            first.
+        changes: the newest messages of heartbeats and of changes of state, the newest first.
         problem: why there are no conflicts and no reserved files, or None.
     """
 
     at_ms: int
     seq: int
-    rows: tuple[Row, ...]
-    waiting: tuple[Waiting, ...]
+    rows: tuple[TaskRow, ...]
+    waiting: tuple[WaitingItem, ...]
     clashes: tuple[Clash, ...] = ()
-    reserved: tuple[Reserved, ...] = ()
+    reserved: tuple[ReservedChange, ...] = ()
     jobs: tuple[TaskJob, ...] = ()
     changes: tuple[Message, ...] = ()
     problem: str | None = None
@@ -295,9 +301,9 @@ class Board:
             "seq": self.seq,
             "tasks": [row.record(self.at_ms) for row in self.rows],
             "jobs": [job.record() for job in self.jobs],
-            "waiting": [each.record() for each in self.waiting],
-            "conflicts": [each.record() for each in self.clashes],
-            "reserved": [each.record() for each in self.reserved],
+            "waiting": [entry.record() for entry in self.waiting],
+            "conflicts": [clash.record() for clash in self.clashes],
+            "reserved": [file.record() for file in self.reserved],
             "changes": [_change_record(message) for message in self.changes],
             "problem": self.problem,
         }
@@ -310,7 +316,7 @@ _OF_THE_PAST = "of the past, what branches and reservations were then is not kno
 class Boards:
     """The boards of a bus: the present one, and those of the past.
 
-    It keeps what git said of the branches until one of them moves.
+    Results of git are cached until a branch moves.
 
     Args:
         bus: an open bus.
@@ -327,22 +333,24 @@ class Boards:
         bus = self._bus
         seq, now_ms = bus.log.newest_seq(), bus.now_ms()
         tasks = TaskTable.of(bus).live()
-        held = {lease.name: lease for lease in bus.leases.list()}
+        leases = {lease.name: lease for lease in bus.leases.list()}
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}
-        rows = [Row(task, held.get(task.lease_name), beats.get(task.worker)) for task in tasks]
+        rows = [
+            TaskRow(task, leases.get(task.lease_name), beats.get(task.worker)) for task in tasks
+        ]
         clashes, reserved, problem = self._of_git(tasks)
         jobs = TaskJobs(bus)
         without = jobs.without_task()
         waiting = [
             *of_tasks(rows, is_now=True),
-            *of_approved(bus, rows, held),
+            *of_approved(bus, rows, leases),
             *of_dependencies(bus, rows, without),
             *of_jobs(rows, without, jobs.live),
             *of_failed(bus),
             *of_queues(bus),
             *proposals(bus),
             *(of_clash(clash) for clash in clashes),
-            *(of_reserved(each) for each in reserved),
+            *(of_reserved(file) for file in reserved),
         ]
         return Board(
             *(now_ms, seq, tuple(rows), tuple(waiting), tuple(clashes), tuple(reserved)),
@@ -358,7 +366,7 @@ class Boards:
 
         Args:
             seq: of the message; 0 is before the first.
-            at_ms: the moment; None: that of the newest message of it.
+            at_ms: the moment; None: the time of that message.
 
         Raises:
             InvalidInput: there is no such message yet.
@@ -370,18 +378,20 @@ class Boards:
         folded = fold_at(self._bus, seq).tasks.values()
         tasks = [task for task in folded if task.is_live and task.task in here]
         tasks.sort(key=lambda task: (task.created_at_ms, task.task))
-        rows = tuple(Row(task, None, None) for task in tasks)
+        rows = tuple(TaskRow(task, None, None) for task in tasks)
         changes = tuple(newest_changes(self._bus, seq))
         message = self._bus.log.readable(seq) if seq else None
         if at_ms is None:
             newest_ms = 0 if message is None else message.ts_ms
-            at_ms = max([newest_ms, *(each.ts_ms for each in changes)])
+            at_ms = max([newest_ms, *(change.ts_ms for change in changes)])
         waiting = tuple(of_tasks(rows, is_now=False))
         return Board(at_ms, seq, rows, waiting, changes=changes, problem=_OF_THE_PAST)
 
-    def _of_git(self, tasks: Sequence[Task]) -> tuple[list[Clash], list[Reserved], str | None]:
+    def _of_git(
+        self, tasks: Sequence[Task]
+    ) -> tuple[list[Clash], list[ReservedChange], str | None]:
         try:
-            lookout = Lookout(self._bus)
+            lookout = TaskRepositories(self._bus)
             heads = (heads_of(tasks, lookout), [(task.task, task.target) for task in tasks])
             if heads != self._heads:
                 self._heads, self._changed = heads, changed_by(tasks, lookout)
@@ -393,12 +403,12 @@ class Boards:
 
 def newest_changes(bus: Bus, upto_seq: int, count: int = MAX_CHANGES) -> list[Message]:
     """Return the newest messages of the types `heartbeat` and `state_change`, the newest first."""
-    found = [
+    messages = [
         message
         for type in ("heartbeat", "state_change")
         for message in bus.log.newest(count, before_seq=upto_seq + 1, type=type)
     ]
-    return sorted(found, key=lambda message: -message.seq)[:count]
+    return sorted(messages, key=lambda message: -message.seq)[:count]
 
 
 def _change_record(message: Message) -> dict[str, Any]:

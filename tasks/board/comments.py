@@ -10,9 +10,9 @@ from ...git.trusted import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
-from ..steps.messages import told
+from ..steps.messages import task_mail
 from ..steps.tasks import Tasks
-from .forecast import Lookout, heads_of
+from .forecast import TaskRepositories, heads_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def place_in(text: str) -> LinePlace:
 def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) -> Comment:
     """Publish a comment on a line of a task to its worker, and return it.
 
-    The line is that of the commit that is done, or else of the newest on the branch.
+    The line is looked up in the commit that is done, or else in the newest on the branch.
 
     Args:
         bus: an open bus.
@@ -105,13 +105,13 @@ def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) ->
         raise InvalidInput("the comment is empty")
     task = Tasks(bus).get(name)
     repository = TrustedRepositories(bus.layout.directory).sealed(task.repository)
-    head = _head_of(task, Lookout(bus))
+    head = _head_of(task, TaskRepositories(bus))
     if head is None:
         raise NotFound(f"branch {task.branch} of task {name!r} is not there; see 'bus task show'")
     text = line_at(repository, head, place)
     if text is None:
         raise NotFound(f"{shown(place.file)} has no line {place.line} at {head[:12]}")
-    mail = told(
+    mail = task_mail(
         *(task, COMMENT, agent, task.worker),
         commit=head,
         file=place.file,
@@ -120,10 +120,10 @@ def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) ->
         comment=words,
     )
     receipt = bus.log.append([mail])[0]
-    made = bus.log.at(receipt.seq)
-    found = None if made is None else _comment(made, place)
-    assert found is not None
-    return found
+    stored = bus.log.at(receipt.seq)
+    published = None if stored is None else _comment(stored, place)
+    assert published is not None
+    return published
 
 
 @one_look()
@@ -134,27 +134,27 @@ def comments(bus: Bus, name: str) -> list[Comment]:
         NotFound: there is no such task.
         GitFailed: git is not installed.
     """
-    task, lookout = Tasks(bus).get(name), Lookout(bus)
+    task, lookout = Tasks(bus).get(name), TaskRepositories(bus)
     head, repository = _head_of(task, lookout), lookout.into(task.repository)
-    found = []
+    listed = []
     for message in bus.read(conversation=task.correlation_id):
         if message.type == COMMENT:
-            each = _comment(message, None)
-            if each is not None and message.payload.get("task") == name:
-                now = _now(repository, each, head) if repository and head else None
-                found.append(_comment(message, now) or each)
-    return found
+            original = _comment(message, None)
+            if original is not None and message.payload.get("task") == name:
+                now = _now(repository, original, head) if repository and head else None
+                listed.append(_comment(message, now) or original)
+    return listed
 
 
-def _head_of(task: Task, lookout: Lookout) -> str | None:
+def _head_of(task: Task, lookout: TaskRepositories) -> str | None:
     return heads_of([task], lookout).get(task.repository, {}).get(task.task)
 
 
-def _now(repository: SealedRepository, each: Comment, head: str) -> LinePlace | None:
-    (commit,) = repository.commits([each.commit])
-    if commit is None:  # nobody keeps it any more
+def _now(repository: SealedRepository, original: Comment, head: str) -> LinePlace | None:
+    (commit,) = repository.commits([original.commit])
+    if commit is None:  # no ref keeps it any more
         return None
-    return place_now(repository, commit, head, each.place)
+    return place_now(repository, commit, head, original.place)
 
 
 def _comment(message: Message, now: LinePlace | None) -> Comment | None:

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     #: The changed files of tasks, by the names of these.
     Changed = Mapping[str, tuple[str, ...]]
 
-# A look into the repositories of tasks, as far as git may be started in them.
+# The repositories of tasks, as far as git may be started in them.
 
 
-class Lookout:
-    """Looks into the repositories of the tasks of a bus; nothing of a repository is run.
+class TaskRepositories:
+    """The repositories of the tasks of a bus, for reading; nothing that they configure is run.
 
     Args:
         bus: an open bus.
 
     Attributes:
-        not_looked_into: why it is not looked into a repository, by its name in the rows.
+        not_looked_into: why a repository is not read, by its name in the rows.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -68,7 +68,7 @@ class Lookout:
             return None
 
     def problem(self) -> str | None:
-        """Return why it is not looked into some repositories; None where there are none."""
+        """Return why some repositories are not read; None if all are."""
         return "; ".join(self.not_looked_into.values()) or None
 
 
@@ -83,7 +83,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two heads that would not merge, or of which that is not known.
+    """Two heads that would not merge, or for which this is not known.
 
     Attributes:
         a, b: the names of the tasks, or the refs.
@@ -98,12 +98,12 @@ class Clash:
     not_known: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return its JSON object; `not_known` is in those of which that is so."""
+        """Return its JSON object, with `not_known` if that is set."""
         record: dict[str, Any] = {"a": self.a, "b": self.b, "files": list(self.files)}
         return record if self.not_known is None else {**record, "not_known": self.not_known}
 
 
-def forecast_of_tasks(bus: Bus, lookout: Lookout | None = None) -> list[Clash]:
+def forecast_of_tasks(bus: Bus, lookout: TaskRepositories | None = None) -> list[Clash]:
     """Return the pairs of live tasks of the same repository that would not merge.
 
     A task counts with the commit that is done, or else with the newest of its branch. One whose
@@ -111,24 +111,24 @@ def forecast_of_tasks(bus: Bus, lookout: Lookout | None = None) -> list[Clash]:
 
     Args:
         bus: an open bus.
-        lookout: looks into the repositories, and notes those into which it may not.
+        lookout: the repositories of the tasks.
 
     Raises:
         GitFailed: git is not installed, or too old.
     """
-    lookout = lookout or Lookout(bus)
-    found = []
+    lookout = lookout or TaskRepositories(bus)
+    clashes = []
     for repository, heads in heads_of(TaskTable.of(bus).live(), lookout).items():
         git = lookout.into(repository)
-        found += [] if git is None else _clashes(bus, git, heads)
-    return found
+        clashes += [] if git is None else _clashes(bus, git, heads)
+    return clashes
 
 
 def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
     """Return the pairs of refs that would not merge.
 
     Args:
-        bus: where what is found is kept.
+        bus: caches the results.
         refs: branches, tags or ids of commits, or names of tasks; a ref goes first.
         folder: in the repository.
 
@@ -137,24 +137,24 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
         GitFailed: the folder is in no repository, or git is too old.
     """
     repository = sealed_around(folder)
-    wanted = list(dict.fromkeys(refs))
+    names = list(dict.fromkeys(refs))
     table, heads, unknown = TaskTable.of(bus), {}, []
-    for ref, commit in zip(wanted, repository.commits(wanted), strict=True):
+    for ref, commit in zip(names, repository.commits(names), strict=True):
         task = table.get(ref) if commit is None else None
-        found = repository.commits([_ref_of(task)])[0] if task else commit
-        if found is None:
+        head = repository.commits([_ref_of(task)])[0] if task else commit
+        if head is None:
             unknown.append(shown(ref))
         else:
-            heads[ref] = found
+            heads[ref] = head
     if unknown:
         raise NotFound(f"no commit or task here is named {', '.join(unknown)}; see 'git branch'")
     return _clashes(bus, repository, heads)
 
 
-def heads_of(tasks: Iterable[Task], lookout: Lookout) -> dict[str, dict[str, str]]:
+def heads_of(tasks: Iterable[Task], lookout: TaskRepositories) -> dict[str, dict[str, str]]:
     """Return the head of each task that has one, by repository and name.
 
-    Those of a repository that is gone, or may not be looked into, have none.
+    Tasks of a repository that is gone, or may not be read, have none.
 
     Raises:
         GitFailed: git is not installed, or can't read a repository.
@@ -162,16 +162,16 @@ def heads_of(tasks: Iterable[Task], lookout: Lookout) -> dict[str, dict[str, str
     by_repository: dict[str, list[Task]] = {}
     for task in tasks:
         by_repository.setdefault(task.repository, []).append(task)
-    found = {}
+    heads = {}
     for repository, here in by_repository.items():
         git = lookout.into(repository)
         if git is None:
             continue
         commits = git.commits([_ref_of(task) for task in here])
-        found[repository] = {
+        heads[repository] = {
             task.task: commit for task, commit in zip(here, commits, strict=True) if commit
         }
-    return found
+    return heads
 
 
 def _ref_of(task: Task) -> str:
@@ -184,45 +184,45 @@ def _clashes(bus: Bus, repository: SealedRepository, heads: Mapping[str, str]) -
     """Return the pairs that would not merge, in the order of the heads."""
     pairs = list(combinations(heads, 2))
     forecasts = _forecasts(bus, repository, {_key(heads[a], heads[b]) for a, b in pairs})
-    found = []
+    clashes = []
     for a, b in pairs:
         forecast = forecasts.get(_key(heads[a], heads[b]))
         if isinstance(forecast, UnknownForecast):
             files = tuple(map(_text, forecast.files))
-            found.append(Clash(_text(a), _text(b), files, forecast.reason))
+            clashes.append(Clash(_text(a), _text(b), files, forecast.reason))
         elif forecast is not None:
-            found.append(Clash(_text(a), _text(b), forecast))
-    return found
+            clashes.append(Clash(_text(a), _text(b), forecast))
+    return clashes
 
 
 def _forecasts(
-    bus: Bus, repository: SealedRepository, wanted: Iterable[Pair]
+    bus: Bus, repository: SealedRepository, all_pairs: Iterable[Pair]
 ) -> Mapping[Pair, Forecast]:
-    pairs = sorted((a, b) for a, b in wanted if a != b)
+    pairs = sorted((a, b) for a, b in all_pairs if a != b)
     table = Forecasts.of(bus)
-    known = table.known(pairs)
-    new = [pair for pair in pairs if pair not in known]
-    found: dict[Pair, Forecast] = {}
+    cached = table.known(pairs)
+    new = [pair for pair in pairs if pair not in cached]
+    computed: dict[Pair, Forecast] = {}
     for start in range(0, len(new), _AT_ONCE):
         part = new[start : start + _AT_ONCE]
         merged = dict(zip(part, conflicts(repository, part), strict=True))
-        found |= merged
-        # Another time it may be known: where an object was fetched, or there was more time.
+        computed |= merged
+        # Not known now: it may be later, with an object that is fetched, or more time.
         lasting = {
             pair: files for pair, files in merged.items() if not isinstance(files, UnknownForecast)
         }
         if lasting:
             with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
                 table.note(lasting)
-    return known | found
+    return cached | computed
 
 
-def _key(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)
+def _key(commit: str, other: str) -> Pair:
+    return (commit, other) if commit < other else (other, commit)
 
 
 def _text(name: str) -> str:
-    """Return a name as text, where it may have bytes that are none."""
+    """Return a name as text; it may have bytes that are not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -230,7 +230,7 @@ def _text(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class ReservedChange:
     """A file that a task changes, and that another agent has reserved.
 
     Attributes:
@@ -248,8 +248,8 @@ class Reserved:
 
 
 def reserved_by_others(
-    bus: Bus, tasks: Iterable[Task], lookout: Lookout | None = None
-) -> list[Reserved]:
+    bus: Bus, tasks: Iterable[Task], lookout: TaskRepositories | None = None
+) -> list[ReservedChange]:
     """Return the files that tasks change on their branches and that others have reserved.
 
     A path counts from the root of its repository, as for the guard.
@@ -257,19 +257,19 @@ def reserved_by_others(
     Args:
         bus: an open bus.
         tasks: the tasks.
-        lookout: looks into the repositories, and notes those into which it may not.
+        lookout: the repositories of the tasks.
 
     Raises:
         GitFailed: git is not installed.
     """
     tasks = list(tasks)
-    return compare(bus, tasks, changed_by(tasks, lookout or Lookout(bus)))
+    return compare(bus, tasks, changed_by(tasks, lookout or TaskRepositories(bus)))
 
 
-def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
-    """Return the files that each task changes on its branch since that left its target."""
+def changed_by(tasks: Iterable[Task], lookout: TaskRepositories) -> Changed:
+    """Return the files that each task changes on its branch since the branch left its target."""
     tasks = list(tasks)
-    found: dict[str, tuple[str, ...]] = {}
+    files_by_task: dict[str, tuple[str, ...]] = {}
     for folder, heads in heads_of(tasks, lookout).items():
         repository = lookout.into(folder)
         if repository is None:
@@ -290,14 +290,14 @@ def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
         except GitCommandFailed:  # an object is missing
             continue
         for task, changed in zip(here, changes, strict=True):
-            found[task.task] = tuple(sorted(changed))
-    return found
+            files_by_task[task.task] = tuple(sorted(changed))
+    return files_by_task
 
 
-def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[Reserved]:
+def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[ReservedChange]:
     """Return which of the changed files of tasks others have reserved."""
     return [
-        Reserved(task.task, conflict)
+        ReservedChange(task.task, conflict)
         for task in tasks
         if task.task in changed
         for conflict in bus.reservations.against(changed[task.task], task.worker)

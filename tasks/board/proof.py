@@ -1,7 +1,7 @@
 """The past of tasks: the board at an earlier time, and the proof of a landing.
 
-It is made of the messages of the log up to the one that says COMPLETED, and of git, so that it can
-be made again at any time and compared.
+A proof is made of the messages of the log up to COMPLETED, and of git, so that it can be made again
+at any time and compared.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ _NONSENSE = (LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TableDifference:
     """The difference between the table and the messages.
 
     Attributes:
         count: how many tasks there are.
-        lost: the tasks that the log tells of, and whose rows are missing or can't be read, as the
-            messages make them: unproven.
+        lost: the tasks of the log whose rows are missing or can't be read, as their messages make
+            them: unproven.
         unknown: the names of rows of which the log lacks the beginning, or the newest messages.
         differs: the names of rows that say something else than the messages.
         foreign: the messages that are no step of a task: its row stands without them.
@@ -94,7 +94,7 @@ class Difference:
     foreign: tuple[Message, ...]
 
 
-def difference(bus: Bus) -> Difference:
+def difference(bus: Bus) -> TableDifference:
     """Compare the whole table with all messages.
 
     The tasks of another bus, whose log was imported, have no rows here, and are left out.
@@ -110,7 +110,7 @@ def difference(bus: Bus) -> Difference:
     foreign = {message.seq: message for message in own.foreign}
     for name in sorted({*names, *own.tasks}):
         stored = _stored(table, name)
-        sums = [each.tasks[name] for each in (own, whole) if name in each.tasks]
+        sums = [folded.tasks[name] for folded in (own, whole) if name in folded.tasks]
         if stored is None:
             lost += [replace(task, unproven=True) for task in sums[:1]]
             unknown += [] if sums else [name]
@@ -122,46 +122,50 @@ def difference(bus: Bus) -> Difference:
             else:
                 differs.append(name)
     in_order = tuple(foreign[seq] for seq in sorted(foreign))
-    return Difference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
+    return TableDifference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
 
 
-def is_same(stored: Task, told: Task) -> bool:
-    """Whether a row says what the messages of its task say, but for what none of them tells."""
-    as_told = replace(told, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
-    return as_told == stored
+def is_same(stored: Task, from_log: Task) -> bool:
+    """Whether a row equals its task as messages make it, but for fields that no message carries."""
+    as_logged = replace(from_log, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
+    return as_logged == stored
 
 
 def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
-    """Return the messages about a task without which the log says what its row says.
+    """Return the messages of a task to leave out so that the log agrees with its row, or None.
 
-    Those after the newest step are no steps; of those before, one may be forged. None: it says
-    something else without any one of them, and nobody can tell which are the steps.
+    Messages after the newest step are no steps; of those before, one may be forged. None: to leave
+    out any one does not help, and the real steps are unknown.
     """
-    own = [each for each in messages if task_of(each) == stored.task]
-    later = [each for each in own if each.seq > stored.last_seq and each.type == STATE_CHANGE]
-    rest = [each for each in own if each not in later]
+    own = [message for message in messages if task_of(message) == stored.task]
+    later = [
+        message for message in own if message.seq > stored.last_seq and message.type == STATE_CHANGE
+    ]
+    rest = [message for message in own if message not in later]
     for forged in (None, *rest[1:]):
-        steps = fold(each for each in rest if each is not forged)
-        told = steps.tasks.get(stored.task)
-        if told is not None and is_same(stored, told):
+        steps = fold(message for message in rest if message is not forged)
+        from_log = steps.tasks.get(stored.task)
+        if from_log is not None and is_same(stored, from_log):
             return [*steps.foreign, *([] if forged is None else [forged]), *later]
     return None
 
 
 def task_of(message: Message) -> object:
-    """Return the task that a message says it is about; None: it says none."""
+    """Return the task that a message names, or None."""
     return message.payload.get("task") if isinstance(message.payload, dict) else None
 
 
 def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
     spans = Imports.of(bus).spans()
     return [
-        each for each in messages if not any(first <= each.seq <= last for first, last in spans)
+        message
+        for message in messages
+        if not any(first <= message.seq <= last for first, last in spans)
     ]
 
 
 def store_unproven(bus: Bus, lost: tuple[Task, ...]) -> None:
-    """Store tasks whose rows are lost as their messages tell of them, for people to confirm.
+    """Store tasks whose rows are lost, as their messages make them, for people to confirm.
 
     The triggers of the table refuse that: it is for repairs, which switch them off.
     """
@@ -180,7 +184,7 @@ def _stored(table: TaskTable, name: str) -> Task | None:
 # The checks of a landing: whether log, table and git agree about it.
 
 
-def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
+def problems_of(bus: Bus, evidence: LandingEvidence) -> list[str]:
     """Return what does not agree about a landing; empty where all does."""
     return [
         *_with_table(evidence),
@@ -192,7 +196,7 @@ def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
     ]
 
 
-def _with_table(evidence: Evidence) -> Iterator[str]:
+def _with_table(evidence: LandingEvidence) -> Iterator[str]:
     folded = fold(evidence.messages)
     for message in folded.foreign:
         yield f"message {message.seq} from {message.from_agent} is no step of this task"
@@ -205,25 +209,26 @@ def _with_table(evidence: Evidence) -> Iterator[str]:
         yield "the task is unproven: its row was made of messages, and nobody confirmed it"
 
 
-def _with_landings(bus: Bus, evidence: Evidence) -> Iterator[str]:
-    """The messages of an integrator are believed where its row, in the same transaction, is there.
+def _with_landings(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
+    """Check that the integrator's landing row exists: it is stored with the messages.
 
     Anybody can publish messages of their types.
     """
     task = evidence.task
     rows = [
-        each
-        for each in Landings.of(bus).of_task(task.task)
-        if (each.attempt, each.candidate, each.state) == (task.attempt, task.commit_id, "landed")
+        landing
+        for landing in Landings.of(bus).of_task(task.task)
+        if (landing.attempt, landing.candidate, landing.state)
+        == (task.attempt, task.commit_id, "landed")
     ]
     if not rows:
         yield "no integrator has recorded that this commit landed"
-    intents = {each.seq for each in _of_last(evidence, "integration_intent")}
-    if rows and not any(each.seq in intents for each in rows):
+    intents = {message.seq for message in _of_last(evidence, "integration_intent")}
+    if rows and not any(landing.seq in intents for landing in rows):
         yield "the log does not have the intent that the integrator recorded"
 
 
-def _with_review(evidence: Evidence) -> Iterator[str]:
+def _with_review(evidence: LandingEvidence) -> Iterator[str]:
     task = evidence.task
     if task.review == "none":
         return
@@ -236,13 +241,13 @@ def _with_review(evidence: Evidence) -> Iterator[str]:
         yield "no approval of the last attempt is on record"
     elif task.review == "other" and (
         task.worker in _approvers(evidence)
-        or all(each.from_agent == task.worker for each in approvals)
+        or all(approval.from_agent == task.worker for approval in approvals)
     ):
         yield f"only its worker {task.worker} has approved it"
 
 
-def _approvers(evidence: Evidence) -> set[str]:
-    """Return who made the last attempt APPROVED: by the steps, whatever reviews say."""
+def _approvers(evidence: LandingEvidence) -> set[str]:
+    """Return the agents that approved the last attempt, by its steps and not by reviews."""
     foreign = {message.seq for message in fold(evidence.messages).foreign}
     return {
         message.from_agent
@@ -251,18 +256,20 @@ def _approvers(evidence: Evidence) -> set[str]:
     }
 
 
-def _with_integration(evidence: Evidence) -> Iterator[str]:
+def _with_integration(evidence: LandingEvidence) -> Iterator[str]:
     commit = evidence.task.commit_id
     intents = _of_last(evidence, "integration_intent")
-    intent = next((each for each in intents if each.payload.get("candidate") == commit), None)
+    intent = next(
+        (message for message in intents if message.payload.get("candidate") == commit), None
+    )
     if intent is None:
         yield "no intent of an integrator for this commit is on record"
         return
     outcomes = _of_last(evidence, "integration_outcome")
     if not any(
-        each.seq > intent.seq
-        and (each.payload.get("outcome"), each.payload.get("commit")) == ("landed", commit)
-        for each in outcomes
+        outcome.seq > intent.seq
+        and (outcome.payload.get("outcome"), outcome.payload.get("commit")) == ("landed", commit)
+        for outcome in outcomes
     ):
         yield "no outcome says that this commit has landed"
     # Of a batch the last commit was checked; a check that is known to be flaky is run once more.
@@ -276,7 +283,7 @@ def _with_integration(evidence: Evidence) -> Iterator[str]:
             yield f"the check {command!r} ended with {code}, and the commit landed all the same"
 
 
-def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
+def _with_git(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
     task = evidence.task
     try:
         git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
@@ -285,10 +292,12 @@ def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
         yield f"git: {error}"
 
 
-def _with_repository(repository: Repository, task: Task, evidence: Evidence) -> Iterator[str]:
+def _with_repository(
+    repository: Repository, task: Task, evidence: LandingEvidence
+) -> Iterator[str]:
     commit, target = task.commit_id or "", f"refs/heads/{task.target}"
-    known, tip = repository.commits([commit, target])
-    if known != commit:
+    resolved, tip = repository.commits([commit, target])
+    if resolved != commit:
         yield f"git has no commit {commit}"
         return
     tree = repository.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
@@ -312,7 +321,7 @@ def _contains(repository: Repository, tip: str, commit: str) -> bool:
     return True
 
 
-def _with_signatures(bus: Bus, evidence: Evidence) -> Iterator[str]:
+def _with_signatures(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
     check = SignatureCheck(Keyring(), VerificationCounts(), strict=False, earlier=lambda agent: ())
     for message in evidence.messages:
         problem = check.of(message)
@@ -320,7 +329,7 @@ def _with_signatures(bus: Bus, evidence: Evidence) -> Iterator[str]:
             yield problem.text
 
 
-def _of_last(evidence: Evidence, type: str) -> list[Message]:
+def _of_last(evidence: LandingEvidence, type: str) -> list[Message]:
     """Return the messages of a type about the last attempt."""
     return [
         message
@@ -333,12 +342,12 @@ def _of_last(evidence: Evidence, type: str) -> list[Message]:
 #: The version of the form.
 FORM = "ackbus-landing-proof-1"
 
-#: The fields that tell of the making of a proof, and not of the landing.
+#: The fields about the making of a proof, and not about the landing.
 _OF_MAKING = ("made_at", "made_by", "problems", "signature")
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class LandingEvidence:
     """All that a proof of a task is made of.
 
     Attributes:
@@ -361,14 +370,14 @@ def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict
         bus: an open bus.
         name: of the task, or of the commit as which it has landed.
         folder: in the repository that knows the commit.
-        agent: who makes it; signed where there is a key of this agent.
+        agent: its maker; it is signed if this agent has a key.
 
     Raises:
         NotFound: there is no such task.
         Refused: it has not landed.
     """
     task = _find(bus, name, folder)
-    evidence = Evidence(task, tuple(_messages_of(bus, task)))
+    evidence = LandingEvidence(task, tuple(_messages_of(bus, task)))
     proof = _record(evidence)
     proof["problems"] = problems_of(bus, evidence)
     proof["made_at"], proof["made_by"] = format_ts(bus.now_ms()), agent
@@ -378,21 +387,21 @@ def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict
 
 
 def verify(bus: Bus, proof: dict[str, Any]) -> list[str]:
-    """Return what does not agree: with the signature, with the log, with git.
+    """Return what disagrees with the signature, the log or git.
 
-    A proof without a signature has nothing to say of who made it, and is compared all the same.
+    A proof without a signature does not show who made it, and is compared all the same.
     """
     if proof.get("form") != FORM:
         return [f"this is no landing proof: its form is not {FORM}"]
-    found = list(_wrong_signature(proof))
+    problems = list(_wrong_signature(proof))
     try:
         again = prove(bus, str(proof.get("task")), ".")
     except (Refused, TaskNotFound) as error:
-        return [*found, str(error)]
+        return [*problems, str(error)]
     for field in dict.fromkeys((*again, *proof)):
         if field not in _OF_MAKING and again.get(field) != proof.get(field):
-            found.append(f"{field}: the proof does not say what the log and git say now")
-    return [*found, *again["problems"]]
+            problems.append(f"{field}: the proof does not say what the log and git say now")
+    return [*problems, *again["problems"]]
 
 
 def _find(bus: Bus, name: str, folder: str) -> Task:
@@ -421,18 +430,18 @@ def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
         for message in bus.read(conversation=task.correlation_id, upto_seq=task.last_seq)
         if message.payload_error is None
     ]
-    known = {message.id: message for message in there}
-    wanted = {message.id for message in there if _task_of(message) == task.task}
+    by_id = {message.id: message for message in there}
+    ids = {message.id for message in there if _task_of(message) == task.task}
     for message in there:  # what answers them, and is about no other task
-        if message.in_reply_to in wanted and _task_of(message) is None:
-            wanted.add(message.id)
-    for id in list(wanted):
-        parent = known[id].in_reply_to
-        while parent in known and parent not in wanted:
-            wanted.add(parent)
-            parent = known[parent].in_reply_to
+        if message.in_reply_to in ids and _task_of(message) is None:
+            ids.add(message.id)
+    for id in list(ids):
+        parent = by_id[id].in_reply_to
+        while parent in by_id and parent not in ids:
+            ids.add(parent)
+            parent = by_id[parent].in_reply_to
     request = QUEUES[REQUESTS]
-    yield from (each for each in there if each.id in wanted or each.type == request)
+    yield from (message for message in there if message.id in ids or message.type == request)
 
 
 def _task_of(message: Message) -> str | None:
@@ -441,10 +450,12 @@ def _task_of(message: Message) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _record(evidence: Evidence) -> dict[str, Any]:
+def _record(evidence: LandingEvidence) -> dict[str, Any]:
     task = evidence.task
     of = evidence.of_types
-    last = [each for each in evidence.messages if _attempt_of(each) in (None, task.attempt)]
+    last = [
+        message for message in evidence.messages if _attempt_of(message) in (None, task.attempt)
+    ]
     return {
         "form": FORM,
         "task": task.task,
@@ -457,16 +468,20 @@ def _record(evidence: Evidence) -> dict[str, Any]:
         "requester": task.requester,
         "attempt": task.attempt,
         "prompt": task.prompt,
-        "request": [_said(each) for each in of(QUEUES[REQUESTS])],
-        "plan": [_said(each) for each in of(QUEUES["jobs"])],
-        "attempts": [_said(each) for each in of(STATE_CHANGE)],
-        "reviews": [_said(each) for each in of("review_request", "review_result")],
-        "checks": [_said(each) for each in last if each.type == "check_result"],
-        "intent": [_said(each) for each in last if each.type == "integration_intent"],
-        "outcome": [_said(each) for each in last if each.type == "integration_outcome"],
+        "request": [_message_record(message) for message in of(QUEUES[REQUESTS])],
+        "plan": [_message_record(message) for message in of(QUEUES["jobs"])],
+        "attempts": [_message_record(message) for message in of(STATE_CHANGE)],
+        "reviews": [_message_record(message) for message in of("review_request", "review_result")],
+        "checks": [_message_record(message) for message in last if message.type == "check_result"],
+        "intent": [
+            _message_record(message) for message in last if message.type == "integration_intent"
+        ],
+        "outcome": [
+            _message_record(message) for message in last if message.type == "integration_outcome"
+        ],
         "messages": [
-            {"seq": each.seq, "id": each.id, "type": each.type, "sha256": _digest(each)}
-            for each in evidence.messages
+            {"seq": message.seq, "id": message.id, "type": message.type, "sha256": _digest(message)}
+            for message in evidence.messages
         ],
     }
 
@@ -477,7 +492,7 @@ def _attempt_of(message: Message) -> int | None:
     return attempt if isinstance(attempt, int) else None
 
 
-def _said(message: Message) -> dict[str, Any]:
+def _message_record(message: Message) -> dict[str, Any]:
     return {
         "seq": message.seq,
         "at": format_ts(message.ts_ms),
@@ -496,7 +511,7 @@ def _wrong_signature(proof: dict[str, Any]) -> Iterator[str]:
     signature, agent = proof.get("signature"), proof.get("made_by")
     if signature is None:
         return
-    said = encode({name: value for name, value in proof.items() if name != "signature"})
+    signed = encode({name: value for name, value in proof.items() if name != "signature"})
     keys = Keyring().of(agent) if isinstance(agent, str) else []
-    if not any(hmac.compare_digest(sign(said, key), str(signature)) for key in keys):
+    if not any(hmac.compare_digest(sign(signed, key), str(signature)) for key in keys):
         yield f"signature: it is not one of {agent} over this proof, by the keys that are here"

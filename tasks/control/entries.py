@@ -19,7 +19,7 @@ from ...subscribers.jobs.outcomes import carried_on
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue, claim_of
 from ...subscribers.views import Views
-from ..records.entry import UNKNOWN_ERROR, Entry, eta_ms, states_of, status_of
+from ..records.entry import UNKNOWN_ERROR, QueueEntry, eta_ms, states_of, status_of
 from ..steps.messages import QUEUES, TASKS
 from ..steps.planning import open_queue
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 #: The sender of entries that name none.
 CLIENT = "pushpals"
 
-#: How long a claim by this door lasts, in seconds: its clients renew none. Jobs have a sweep, which
-#: looks at their activity, and ends before this does.
+#: How long a claim over this API lasts, in seconds: its clients renew none. Jobs have a sweep,
+#: which looks at their activity, and ends before this does.
 LEASE_S = 900.0
 JOB_LEASE_S = 86_400.0
 
-#: The instance of a worker that claims by this door: its name, and that of its token, come after.
+#: The instance of a worker that claims over this API begins so; its name and its token's follow.
 _BY_DOOR, _BY_CLIENT = "pushpals/", "@"
 
 #: Among how many of the newest jobs these are counted.
@@ -83,11 +83,12 @@ class Entries:
         parent: str | None = None,
         headers: Mapping[str, object] | None = None,
         trace: Mapping[str, str] | None = None,
-    ) -> tuple[Entry, int | None]:
+    ) -> tuple[QueueEntry, int | None]:
         """Publish an entry, and return it with its place in line.
 
         Args:
-            payload, agent, priority, headers: of the message; no agent is the door itself.
+            payload, agent, priority, headers: of the message; without an agent the API is the
+                sender.
             parent: the id of what it follows from; where the log has that, it joins its
                 conversation and its trace.
             trace: the trace context of the caller, which goes before the parent's.
@@ -110,7 +111,7 @@ class Entries:
             place = Views.of(self.bus).place(queue.info, receipt.seq)
             return self._entry(receipt.seq), place
 
-    def get(self, id: str) -> Entry | None:
+    def get(self, id: str) -> QueueEntry | None:
         """Return an entry by its id, or None."""
         message = self.bus.get(id)
         if message is None:
@@ -122,24 +123,24 @@ class Entries:
         except JobNotFound:
             return None
 
-    def claim(self, agent: str, *, client: str | None = None) -> Entry | None:
+    def claim(self, agent: str, *, client: str | None = None) -> QueueEntry | None:
         """Claim the first entry in line for an agent, its own first; None when there is none.
 
         Args:
             agent: for whom.
-            client: the name of the token by which it asks, of which the claim is; None: none.
+            client: the name of the token that makes the claim, or None.
         """
         check_agent(agent)
         lease_s = JOB_LEASE_S if self.name == "jobs" else LEASE_S
         claims = self.queue.claim(_instance(agent, client), group=agent, lease_s=lease_s)
         return self._entry(claims[0].message.seq) if claims else None
 
-    def held(self, id: str, agent: str | None = None) -> tuple[Entry, Claim]:
+    def held(self, id: str, agent: str | None = None) -> tuple[QueueEntry, Claim]:
         """Return an entry that is claimed, and its claim; in the caller's transaction.
 
         Args:
             id: of the entry.
-            agent: who says that it has the entry; None: nobody says so.
+            agent: the agent that must have the entry; None: any.
 
         Raises:
             NotClaimed: there is no such entry, or it is not claimed, or not by this agent.
@@ -156,7 +157,7 @@ class Entries:
 
     def end(
         self, id: str, outcome: Outcome, *, agent: str | None = None, replies: Sequence[Draft] = ()
-    ) -> Entry:
+    ) -> QueueEntry:
         """End an entry that is claimed, and return it as it is then.
 
         Raises:
@@ -203,22 +204,22 @@ class Entries:
             for position, entry in enumerate(waiting, 1)
         ]
 
-    def list(self, status: str | None = None, limit: int = LIMIT) -> list[Entry]:
+    def list(self, status: str | None = None, limit: int = LIMIT) -> list[QueueEntry]:
         """Return entries, the newest first.
 
         Raises:
             InvalidInput: there is no such status.
         """
-        wanted: tuple[Any, ...] = ()
+        job_states: tuple[Any, ...] = ()
         if status is not None:
-            wanted = states_of(self.name, status)
-            if not wanted:
+            job_states = states_of(self.name, status)
+            if not job_states:
                 raise InvalidInput("Invalid status filter")
         control = JobControl(self.queue)
-        jobs = control.list(*wanted, limit=limit, before_seq=MAX_SEQ + 1)
+        jobs = control.list(*job_states, limit=limit, before_seq=MAX_SEQ + 1)
         return [self._entry(job.seq, job) for job in jobs]
 
-    def at(self, seq: int) -> Entry:
+    def at(self, seq: int) -> QueueEntry:
         """Return the entry of a message.
 
         Raises:
@@ -229,17 +230,17 @@ class Entries:
     def _word(self, state: Any) -> str:
         return status_of(self.name, state)
 
-    def _entry(self, seq: int, job: Job | None = None) -> Entry:
+    def _entry(self, seq: int, job: Job | None = None) -> QueueEntry:
         info = self.queue.info
-        found = job or Jobs.of(self.bus).get(info, seq)
+        stored_job = job or Jobs.of(self.bus).get(info, seq)
         message = self.bus.log.at(seq)
         assert message is not None  # the log keeps every message that is a job
         claim = Views.of(self.bus).newest_claim(info, seq)
-        return Entry(self.name, message, found, claim)
+        return QueueEntry(self.name, message, stored_job, claim)
 
 
 def _instance(agent: str, client: str | None) -> str:
-    """Return the instance of a worker that claims by this door, with the client's name at its end.
+    """Return the instance of a worker that claims over this API, with the client's name at its end.
 
     The name of a token has no @, and what comes before it is cut to the length of an instance.
     """
@@ -248,21 +249,21 @@ def _instance(agent: str, client: str | None) -> str:
 
 
 def is_of_client(instance: str, client: str) -> bool:
-    """Whether a claim was made by this door, for the client that shows a token of this name."""
-    return is_by_door(instance) and instance.rpartition(_BY_CLIENT)[2] == client
+    """Whether a claim was made over this API with the token of this name."""
+    return is_api_claim(instance) and instance.rpartition(_BY_CLIENT)[2] == client
 
 
-def is_by_door(instance: str) -> bool:
-    """Whether a claim was made by this door, for a client that renews none."""
+def is_api_claim(instance: str) -> bool:
+    """Whether a claim was made over this API, whose clients renew no claims."""
     return instance.startswith(_BY_DOOR)
 
 
 def failed(message: str, detail: str = "") -> Outcome:
-    """Return the outcome of an entry that fails for good; without words, its default."""
+    """Return the outcome of an entry that fails for good; without a message, the default one."""
     why, more = message or UNKNOWN_ERROR, detail
-    told = {"message": why, "detail": more} if more else {"message": why}
+    failure = {"message": why, "detail": more} if more else {"message": why}
     error = f"{why}: {more}" if more else why
-    return Outcome(status=states.FAILED, error=error, result=json_text(told), retry=False)
+    return Outcome(status=states.FAILED, error=error, result=json_text(failure), retry=False)
 
 
 def json_text(value: object) -> str:
@@ -284,12 +285,12 @@ _MAX_DIGITS = 19
 
 def whole_number(text: str | None) -> int | None:
     """Return the whole number that a text begins with: 12 of `12abc`; None without one."""
-    found = _NUMBER.match(text or "")
-    return None if found is None else int(found[1][:_MAX_DIGITS])
+    match = _NUMBER.match(text or "")
+    return None if match is None else int(match[1][:_MAX_DIGITS])
 
 
 def limit_of(text: str | None, default: int = LIMIT) -> int:
-    """Return how many a client asks for, within 1 and 500; what is no number is the default."""
+    """Return the limit of a client, from 1 to 500; the default if it is no number."""
     asked = whole_number(text)
     return default if asked is None else min(max(1, asked), MAX_LIMIT)
 

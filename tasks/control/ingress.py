@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from ...schema.errors import AckbusError, InvalidInput, Refused, shown
-from .requests import Requests, nobody
-from .sessions import Event, Sessions, wrong_in_command, wrong_in_message, wrong_in_payload
+from .requests import Requests, ignore_event
+from .sessions import SessionEvent, Sessions, wrong_in_command, wrong_in_message, wrong_in_payload
 from .status import system_status
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ _ROUTING = ("from", "to", "correlationId", "turnId", "parentId")
 
 
 class NotPending(Refused):
-    """Nothing waits for a person's word under this id, or it has one."""
+    """No approval of this id waits for a decision."""
 
 
 class Posts:
@@ -54,7 +54,7 @@ class Posts:
         turn: str,
         sender: str = CLIENT,
         trace: Mapping[str, str] | None = None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store a person's message in a session.
 
         Args:
@@ -81,7 +81,7 @@ class Posts:
         *,
         sender: str,
         trace: Mapping[str, str] | None = None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store an event that an agent posts; one that needs approval asks for it before.
 
         Args:
@@ -111,11 +111,11 @@ class Posts:
                 session, type, payload, sender=sender, trace=trace, **routing
             )
 
-    def decide(self, approval: str, decision: object, *, sender: str = CLIENT) -> Event:
+    def decide(self, approval: str, decision: object, *, sender: str = CLIENT) -> SessionEvent:
         """Store a person's decision, once, and tell the session.
 
         Args:
-            approval: the id of what waits for it.
+            approval: the id of the approval.
             decision: `approve` or `deny`.
             sender: who decides.
 
@@ -130,15 +130,15 @@ class Posts:
 
     def _decide(
         self, approval: str, decision: Decision, sender: str, within: str | None = None
-    ) -> Event:
+    ) -> SessionEvent:
         table = self._sessions.table
         asked = table.approval(approval)
         if asked is None or within not in (None, asked.session):
             raise NotPending(f"Approval not found: {shown(approval)}")
         if not table.decide(approval, decision):
             raise NotPending(f"Approval {shown(approval)} is {asked.decision} already")
-        told = {"approvalId": approval}
-        return self._sessions.emit(asked.session, decision, told, sender=sender)
+        payload = {"approvalId": approval}
+        return self._sessions.emit(asked.session, decision, payload, sender=sender)
 
     def _ask(self, session: str, call: Mapping[str, Any], sender: str) -> None:
         """Ask for approval of a call, if that is one: the event of another will be an error."""
@@ -164,8 +164,8 @@ USAGE = f"Usage: {COMMAND} <request>, as in: {COMMAND} fix the failing test of t
 #: The session of a message that names none.
 SESSION = "dev"
 
-#: From how many characters on a request can wait for others, and up to how many one without a
-#: word for work is answered here.
+#: A request of this length or more can wait for others; one up to the other length, without a word
+#: for work, is answered here.
 _LONG, _SHORT = 1_200, 120
 
 #: The agent that answers here.
@@ -187,25 +187,25 @@ _WORK = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The words of a person, taken apart.
+class ParsedPrompt:
+    """The message of a person, parsed.
 
     Attributes:
-        prompt: what is asked, without the command.
-        is_forced: whether a planner shall have it.
+        prompt: the text without the command.
+        is_forced: whether a planner must get it.
     """
 
     prompt: str
     is_forced: bool
 
 
-def given(text: str) -> Given:
-    """Return what a text asks for, and whether it begins with the command."""
+def parse_prompt(text: str) -> ParsedPrompt:
+    """Parse a text into its prompt, and whether it begins with the command."""
     trimmed = text.strip()
     if not trimmed.lower().startswith(COMMAND):
-        return Given(trimmed, False)
+        return ParsedPrompt(trimmed, False)
     rest = trimmed[len(COMMAND) :]
-    return Given(re.sub(r"^\s*[:\-]\s*", "", rest).strip(), True)
+    return ParsedPrompt(re.sub(r"^\s*[:\-]\s*", "", rest).strip(), True)
 
 
 def priority_of_prompt(text: str) -> PriorityName:
@@ -227,14 +227,14 @@ def is_answered_here(text: str) -> bool:
 
 
 class Ingress:
-    """Takes messages of people in.
+    """Answers messages of people, or enqueues them as requests.
 
     Args:
         bus: an open bus.
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = nobody) -> None:
+    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
         self._bus = bus
         self._tell = tell
 
@@ -261,10 +261,10 @@ class Ingress:
 
         Args:
             body: `text`, and `sessionId` if there is one.
-            agent: the agent that the client is bound to, whose words these are; None: none.
+            agent: the agent that the client is bound to, as the sender; None: none.
             trace: the trace context of the caller.
         """
-        asked = given(str(body["text"]))
+        asked = parse_prompt(str(body["text"]))
         named = body.get("sessionId")
         session = named.strip() if isinstance(named, str) and named.strip() else SESSION
         self._tell(session, "message", {"text": str(body["text"]).strip()}, agent or CLIENT, None)
@@ -290,10 +290,10 @@ class Ingress:
         priority = priority_of_prompt(prompt)
         request = {"sessionId": session, "prompt": prompt, "priority": priority}
         try:
-            told = Requests(self._bus, self._tell).enqueue(request, agent=agent, trace=trace)
+            enqueued = Requests(self._bus, self._tell).enqueue(request, agent=agent, trace=trace)
         except AckbusError as error:
             return {"type": "error", "message": str(error)}
-        data = {"mode": "enqueued", "sessionId": session, "priority": priority, **told}
+        data = {"mode": "enqueued", "sessionId": session, "priority": priority, **enqueued}
         return {"type": "complete", "message": "Request enqueued", "data": data}
 
     def _words(self, prompt: str) -> str:

@@ -13,11 +13,11 @@ from ...subscribers.jobs.policy import work_headers
 from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.views import Views
-from ..records.entry import Budgets, Entry, eta_ms, priority_of
+from ..records.entry import Budgets, QueueEntry, eta_ms, priority_of
 from ..records.worker_details import KEPT_MS, JobOutput, Workers
 from ..steps.messages import JOBS
-from .entries import Entries, failed, is_by_door, json_or_none, json_text, text_of
-from .requests import nobody, required
+from .entries import Entries, failed, is_api_claim, json_or_none, json_text, text_of
+from .requests import ignore_event, required
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ def _check_text(field: str, value: object) -> None:
 def _check_texts(field: str, value: object) -> None:
     if not isinstance(value, list) or not value:
         raise _wrong(field, "a list of texts, with one at least", value)
-    for number, each in enumerate(value):
-        _check_text(f"{field}[{number}]", each)
+    for number, text in enumerate(value):
+        _check_text(f"{field}[{number}]", text)
 
 
-def _wrong(field: str, wanted: str, found: object) -> InvalidInput:
-    return InvalidInput(f"params.{field} must be {wanted}, not {shown(found)}")
+def _wrong(field: str, expected: str, value: object) -> InvalidInput:
+    return InvalidInput(f"params.{field} must be {expected}, not {shown(value)}")
 
 
 #: The sender of the event that a job has failed.
@@ -111,7 +111,7 @@ class JobQueue:
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = nobody) -> None:
+    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
         self.entries = Entries(bus, JOBS)
         self.output = JobOutput.of(bus)
         self._bus = bus
@@ -127,15 +127,15 @@ class JobQueue:
     ) -> dict[str, Any]:
         """Publish a job, and return its id, its place in line and when it is reached.
 
-        A job that comes so is failed when its worker is lost, whatever the queue does with others.
+        Such a job fails when its worker is lost, whatever the policy of the queue.
 
         Raises:
             InvalidInput: task or kind is missing, a field of its params is wrong, or the target
                 can't be a worker.
         """
         task, kind = required(body, "taskId", "kind")
-        given = body.get("params")
-        params = given if isinstance(given, dict) else {}
+        body_params = body.get("params")
+        params = body_params if isinstance(body_params, dict) else {}
         check_job(kind, params)
         priority = priority_of(body.get("priority") or _planned(params, "queuePriority"))
         budgets = Budgets.of({**body, "params": params}, priority)
@@ -187,7 +187,7 @@ class JobQueue:
             self._bus.heartbeats.beat(worker, "busy", task=entry.id, is_here=False)
             return self.row(entry), entry.wait_ms(), entry.claim.token
 
-    def complete(self, id: str, body: Mapping[str, Any], *, agent: str | None = None) -> Entry:
+    def complete(self, id: str, body: Mapping[str, Any], *, agent: str | None = None) -> QueueEntry:
         """End a claimed job with its summary and, as JSON text, its artifacts.
 
         Raises:
@@ -204,7 +204,7 @@ class JobQueue:
 
     def fail(
         self, id: str, message: object = None, detail: object = None, *, agent: str | None = None
-    ) -> Entry:
+    ) -> QueueEntry:
         """End a claimed job for good without success, and tell its session.
 
         Raises:
@@ -217,15 +217,15 @@ class JobQueue:
             self.tell_failure(entry)
             return entry
 
-    def tell_failure(self, entry: Entry) -> None:
+    def tell_failure(self, entry: QueueEntry) -> None:
         """Tell the session of a job that it has failed, in the caller's transaction."""
-        told = entry.failure() or {}
+        failure = entry.failure() or {}
         event = {
             "jobId": entry.id,
-            "message": str(told.get("message") or _FAILED)[:_MAX_MESSAGE],
+            "message": str(failure.get("message") or _FAILED)[:_MAX_MESSAGE],
         }
-        if told.get("detail"):
-            event["detail"] = str(told["detail"])[:_MAX_DETAIL]
+        if failure.get("detail"):
+            event["detail"] = str(failure["detail"])[:_MAX_DETAIL]
         if entry.session:
             self._tell(entry.session, "job_failed", event, TELLER, entry.id)
 
@@ -255,7 +255,7 @@ class JobQueue:
         seq, output = entry.message.seq, self.output
         return output.newest(seq, limit) if after_id is None else output.after(seq, after_id, limit)
 
-    def row(self, entry: Entry) -> dict[str, Any]:
+    def row(self, entry: QueueEntry) -> dict[str, Any]:
         """Return a job by the names of PushPals' columns."""
         progress = self.output.progress(entry.message.seq)
         times = entry.times(active_at_ms=0 if progress is None else progress.active_at_ms)
@@ -287,7 +287,7 @@ class JobQueue:
             "updatedAt": times["updatedAt"],
         }
 
-    def _settle_worker(self, entry: Entry) -> None:
+    def _settle_worker(self, entry: QueueEntry) -> None:
         """Note that a worker is idle when it has no other job, in the caller's transaction."""
         worker = None if entry.claim is None else entry.claim.group
         if worker is None:
@@ -296,14 +296,14 @@ class JobQueue:
         if not any(claim.group == worker for claim in active):
             self._bus.heartbeats.beat(worker, "idle", is_here=False)
 
-    def _found(self, id: str) -> Entry:
+    def _found(self, id: str) -> QueueEntry:
         entry = self.entries.get(id)
         if entry is None:
             raise NotFound(f"there is no job {id[:100]!a}; see 'bus job list --queue jobs'")
         return entry
 
 
-def is_running(entry: Entry) -> bool:
+def is_running(entry: QueueEntry) -> bool:
     """Whether a job is claimed."""
     return entry.job.state == states.RUNNING
 
@@ -319,7 +319,7 @@ def _text(value: object) -> str | None:
 
 # The sweep: jobs whose workers have shown no sign of life are taken from them.
 #
-# It looks after claims by PushPals' door alone, whose clients renew none; all others have leases.
+# It checks only claims over PushPals' API, whose clients renew none; all others have leases.
 
 #: How long a claimed job may show no activity, in milliseconds.
 STALE_AFTER_MS = 120_000
@@ -338,13 +338,13 @@ STALE = "Job auto-failed after stale worker claim"
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredJob:
     """A job that was taken from its worker.
 
     Attributes:
         job: its id.
         worker: who had it.
-        status: what became of it: `failed`, or `pending` where it did not come by the door.
+        status: what became of it: `failed`, or `pending` if it was not enqueued over this API.
         detail: what the sweep went by.
     """
 
@@ -370,18 +370,18 @@ class Sweep:
         self._looked_at_ms: int | None = None
         self._clock = ClockBack(bus)
 
-    def when_due(self) -> list[Recovered]:
-        """Run, unless this has within the last 5,000 ms; old output of jobs goes as well."""
+    def when_due(self) -> list[RecoveredJob]:
+        """Run at most every 5,000 ms, and delete old output of jobs."""
         now_ms = self._bus.now_ms()
         if self._looked_at_ms is not None and 0 <= now_ms - self._looked_at_ms < EVERY_MS:
             return []
         self._looked_at_ms = now_ms
         self._clock.look()
-        found = self.run()
+        recovered = self.run()
         self._jobs.output.prune(now_ms - KEPT_MS)
-        return found
+        return recovered
 
-    def run(self, limit: int = RECOVERED) -> list[Recovered]:
+    def run(self, limit: int = RECOVERED) -> list[RecoveredJob]:
         """Take the jobs that are stale from their workers, and tell their sessions of failures.
 
         One transaction for each; none when nothing is stale.
@@ -390,17 +390,17 @@ class Sweep:
             limit: how many at most, 1 to 500.
         """
         most = min(max(1, limit), MAX_RECOVERED)
-        found: list[Recovered] = []
+        recoveries: list[RecoveredJob] = []
         for claim in Views.of(self._bus).active_claims(self._jobs.entries.queue.info):
-            if len(found) == most:
+            if len(recoveries) == most:
                 break
-            if is_by_door(claim.instance) and self._why(claim) is not None:
+            if is_api_claim(claim.instance) and self._why(claim) is not None:
                 with self._bus.transaction():
                     recovered = self._recover(claim)
-                found += [] if recovered is None else [recovered]
-        return found
+                recoveries += [] if recovered is None else [recovered]
+        return recoveries
 
-    def _recover(self, claim: ActiveClaim) -> Recovered | None:
+    def _recover(self, claim: ActiveClaim) -> RecoveredJob | None:
         detail = self._why(claim)  # it may have shown activity since
         entry = self._jobs.entries.at(claim.seq)
         if detail is None or entry.job.state != RUNNING:
@@ -411,10 +411,10 @@ class Sweep:
         self._bus.heartbeats.mark(claim.group, "error")
         if ended.is_over_badly:
             self._jobs.tell_failure(ended)
-        return Recovered(ended.id, claim.group, ended.status, detail)
+        return RecoveredJob(ended.id, claim.group, ended.status, detail)
 
     def _why(self, claim: ActiveClaim) -> str | None:
-        """Return what shows that a claimed job is stale, for people; None where it is not."""
+        """Return why a claimed job is stale, for people; None if it is not."""
         now_ms, stale_ms = self._bus.now_ms(), self._stale_after_ms
         progress = self._jobs.output.progress(claim.seq)
         active_at_ms = max(claim.claimed_at_ms, progress.active_at_ms if progress else 0)
@@ -431,8 +431,8 @@ class Sweep:
         return _detail(claim, beat, active_at_ms, now_ms, stale_ms)
 
 
-def _with_grace(entry: Entry, stale_ms: int) -> int:
-    """Return how long a job whose worker says that it is at it may show no sign of life."""
+def _with_grace(entry: QueueEntry, stale_ms: int) -> int:
+    """Return how long a job may be silent while its worker reports to be working on it."""
     budgets = Budgets.of(entry.payload(), entry.job.priority)
     whole_ms = budgets.execution_ms + budgets.finalization_ms
     return max(stale_ms, min(whole_ms, _GRACE * stale_ms))

@@ -11,7 +11,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.reply_types import ReplyTypes
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.outcomes import answer_to
-from ..records.entry import Budgets, Entry, eta_ms, priority_of
+from ..records.entry import Budgets, QueueEntry, eta_ms, priority_of
 from ..steps.messages import COMPLETIONS, QUEUES, REQUESTS
 from ..steps.worker_steps import KeptHeads
 from .entries import Entries, failed, json_or_none, json_text, text_of
@@ -29,20 +29,20 @@ class Tell(Protocol):
     def __call__(
         self, session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None, /
     ) -> None:
-        """Store an event; a session that is not there is told nothing.
+        """Store an event; does nothing if the session does not exist.
 
         Args:
             session: its id.
             type, payload: of the event.
-            sender: who tells it.
-            about: the id of the request, job or completion that it is about.
+            sender: of the event.
+            about: the id of its request, job or completion.
         """
 
 
-def nobody(
+def ignore_event(
     session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None
 ) -> None:
-    """Tell nobody: for callers without sessions."""
+    """Ignore an event: for callers without sessions."""
 
 
 _log = logging.getLogger("ackbus.tasks")
@@ -58,7 +58,7 @@ class Requests:
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = nobody) -> None:
+    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
         self.entries = Entries(bus, REQUESTS)
         self._bus = bus
         self._tell = tell
@@ -112,7 +112,7 @@ class Requests:
                 self._tell(entry.session, "assistant_message", {"text": text}, agent, entry.id)
         return row(entry), wait_ms, entry.claim.token
 
-    def complete(self, id: str, result: object = None, *, agent: str | None = None) -> Entry:
+    def complete(self, id: str, result: object = None, *, agent: str | None = None) -> QueueEntry:
         """End a claimed request with a result, and answer its sender; false values are none.
 
         Raises:
@@ -122,7 +122,7 @@ class Requests:
 
     def fail(
         self, id: str, message: object = None, detail: object = None, *, agent: str | None = None
-    ) -> Entry:
+    ) -> QueueEntry:
         """End a claimed request for good without success, and answer its sender.
 
         Raises:
@@ -133,7 +133,7 @@ class Requests:
 
     def _end(
         self, id: str, outcome: Outcome, agent: str | None, type: str | None, answer: object
-    ) -> Entry:
+    ) -> QueueEntry:
         with self._bus.transaction():
             entry, claim = self.entries.held(id, agent)
             assert type is not None  # requests are answered
@@ -142,12 +142,12 @@ class Requests:
             replies = [] if reply is None else [reply]
             again = first_answered_before(self._bus, replies)
             ended = self.entries.end(id, outcome, agent=agent, replies=replies)
-        if again is not None:  # the clients of this door know no warnings
+        if again is not None:  # clients of this API know no warnings
             _log.warning("request %s was answered once more: %s", id, again)
         return ended
 
 
-def row(entry: Entry) -> dict[str, Any]:
+def row(entry: QueueEntry) -> dict[str, Any]:
     """Return a request by the names of PushPals' columns."""
     times = entry.times()
     failure = entry.failure()
@@ -181,17 +181,17 @@ def required(body: Mapping[str, Any], *names: str) -> list[str]:
     if all(values):
         return values
     *first, last = names
-    told = f"{', '.join(first)} and {last} are" if first else f"{last} is"
-    raise InvalidInput(f"{told} required")
+    subject = f"{', '.join(first)} and {last} are" if first else f"{last} is"
+    raise InvalidInput(f"{subject} required")
 
 
-def _prompt(entry: Entry) -> str | None:
+def _prompt(entry: QueueEntry) -> str | None:
     """Return what a request asks for: a payload that is text is all of it."""
     whole = entry.message.payload
     return whole if isinstance(whole, str) else entry.text("prompt")
 
 
-def _budget(entry: Entry) -> int:
+def _budget(entry: QueueEntry) -> int:
     return Budgets.of(entry.payload(), entry.job.priority).queue_wait_ms
 
 
@@ -250,7 +250,7 @@ class Completions:
             return None
         return completion_row(entry), entry.claim.token
 
-    def processed(self, id: str, *, agent: str | None = None) -> Entry:
+    def processed(self, id: str, *, agent: str | None = None) -> QueueEntry:
         """End a claimed completion: its commit is in the target.
 
         Raises:
@@ -260,7 +260,7 @@ class Completions:
         self._heads.drop_asked(ended.text("commitSha"))
         return ended
 
-    def fail(self, id: str, error: object = None, *, agent: str | None = None) -> Entry:
+    def fail(self, id: str, error: object = None, *, agent: str | None = None) -> QueueEntry:
         """End a claimed completion for good: its commit is not in the target.
 
         Raises:
@@ -269,7 +269,7 @@ class Completions:
         return self.entries.end(id, failed(text_of(error)), agent=agent)
 
 
-def completion_row(entry: Entry) -> dict[str, Any]:
+def completion_row(entry: QueueEntry) -> dict[str, Any]:
     """Return a completion by the names of PushPals' columns."""
     times, failure, branch = entry.times(), entry.failure(), entry.text("branch")
     return {

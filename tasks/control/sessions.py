@@ -93,15 +93,15 @@ def _list_of(item: Rule) -> Rule:
         if not isinstance(value, list):
             yield " must be a list"
             return
-        for place, each in enumerate(value):
-            yield from (f"/{place}{wrong}" for wrong in item(each))
+        for place, element in enumerate(value):
+            yield from (f"/{place}{wrong}" for wrong in item(element))
 
     return rule
 
 
 def _fields(needed: Mapping[str, Rule], allowed: Mapping[str, Rule] | None = None) -> Rule:
     """Return the rule of an object with these fields, and no others."""
-    known = {**needed, **(allowed or {})}
+    rules = {**needed, **(allowed or {})}
 
     def rule(value: object) -> Iterator[str]:
         if not isinstance(value, dict):
@@ -110,9 +110,9 @@ def _fields(needed: Mapping[str, Rule], allowed: Mapping[str, Rule] | None = Non
         for name in needed:
             if name not in value:
                 yield f"/{name} is missing"
-        for name, each in value.items():
-            if name in known:
-                yield from (f"/{name}{wrong}" for wrong in known[name](each))
+        for name, member in value.items():
+            if name in rules:
+                yield from (f"/{name}{wrong}" for wrong in rules[name](member))
             else:
                 yield f"/{str(name)[:40]} is not a field of it"
 
@@ -227,10 +227,10 @@ _SAID = _fields(_texts("text"), {"intent": _any_object})
 
 def wrong_in_envelope(envelope: object) -> list[str]:
     """Return what is wrong with the envelope of an event; an empty list if nothing is."""
-    found = list(_ENVELOPE(envelope))
-    if not found and isinstance(envelope, dict):
-        found = wrong_in_payload(envelope["type"], envelope["payload"])
-    return found
+    problems = list(_ENVELOPE(envelope))
+    if not problems and isinstance(envelope, dict):
+        problems = wrong_in_payload(envelope["type"], envelope["payload"])
+    return problems
 
 
 def wrong_in_payload(type: str, payload: object) -> list[str]:
@@ -251,17 +251,17 @@ def wrong_in_message(body: object) -> list[str]:
 #: How many events a page has, by default and at most.
 PAGE, MAX_PAGE = 1000, 10_000
 
-#: The sender of what the control plane itself tells.
+#: The sender of the control plane's own events.
 TELLER = "server"
 
-#: The services that make a session ready, and what is told when all of them are online.
+#: The services that make a session ready, and the message when all of them are online.
 SERVICES = ("localbuddy", "remotebuddy", "sourcecontrolmanager")
 READY = "LocalBuddy, RemoteBuddy and SourceControlManager are online: ready."
 
 #: Before the type of an event, in the type of its message.
 _PREFIX = "session."
 
-#: The fields of a payload that name what it is about.
+#: The fields of a payload with the id of its request, job or approval.
 _ABOUT = ("jobId", "requestId")
 
 _ID = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
@@ -274,12 +274,12 @@ class SessionNotFound(NotFound):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SessionEvent:
     """An event of a session as it is stored.
 
     Attributes:
         seq: its place in the log, and its cursor.
-        envelope: what it tells; of an event that was invalid, the error in its place.
+        envelope: its content; in place of an invalid event, the error.
         wrong: what was wrong with the event; empty if nothing was.
     """
 
@@ -298,7 +298,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EventPage:
     """Some events of a session, in order.
 
     Attributes:
@@ -307,7 +307,7 @@ class Page:
         is_last: whether there were no more.
     """
 
-    events: Sequence[Event]
+    events: Sequence[SessionEvent]
     upto: int
     is_last: bool
 
@@ -363,12 +363,12 @@ class Sessions:
         about: str | None = None,
         trace: Mapping[str, str] | None = None,
         **routing: str | None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store an event. One transaction; when it returns, the event is committed.
 
         Args:
             session, type, payload: of the event.
-            sender: the agent that tells it.
+            sender: the agent that publishes it.
             about: the id of a message that it is about, whose conversation it joins; None: what
                 its payload names, if the log has that, else the session's own.
             trace: the trace context of the caller.
@@ -403,7 +403,7 @@ class Sessions:
         sender: str = TELLER,
         about: str | None = None,
         trace: Mapping[str, str] | None = None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store the envelope of an event, or an error in place of one that is invalid, as `emit`.
 
         Args:
@@ -416,9 +416,11 @@ class Sessions:
         with self.bus.transaction():
             self.require(session)
             if wrong:
-                told = {"message": "Failed to validate event", "detail": "; ".join(wrong)[:4000]}
-                stored = self.emit(session, "error", told, sender=sender, about=about, trace=trace)
-                return Event(stored.seq, stored.envelope, wrong)
+                payload = {"message": "Failed to validate event", "detail": "; ".join(wrong)[:4000]}
+                stored = self.emit(
+                    session, "error", payload, sender=sender, about=about, trace=trace
+                )
+                return SessionEvent(stored.seq, stored.envelope, wrong)
             draft = Draft(
                 _PREFIX + str(envelope["type"]),
                 envelope,
@@ -433,14 +435,14 @@ class Sessions:
                 draft.correlation_id = session
             (receipt,) = self.bus.log.append([draft])
             self.table.add_event(session, receipt.seq)
-            event = Event(receipt.seq, envelope)
+            event = SessionEvent(receipt.seq, envelope)
             self._heed(session, event)
         return event
 
     def tell(
         self, session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None
     ) -> None:
-        """Store an event of the control plane; a session that is not there is told nothing."""
+        """Store an event of the control plane; does nothing if the session does not exist."""
         with self.bus.transaction():
             if self.table.exists(session):
                 self.emit(session, type, payload, sender=sender, about=about)
@@ -454,7 +456,7 @@ class Sessions:
         self.require(session)
         return after if 0 < after <= self.table.newest_event(session) else 0
 
-    def page(self, session: str, after: int = 0, limit: int = PAGE) -> Page:
+    def page(self, session: str, after: int = 0, limit: int = PAGE) -> EventPage:
         """Return the events of a session after a cursor, at most 10,000; those damaged are missing.
 
         Args:
@@ -465,9 +467,9 @@ class Sessions:
         limit = min(max(1, limit), MAX_PAGE)
         seqs = self.table.events_after(session, after, limit)
         events = [event for seq in seqs if (event := self._read(seq)) is not None]
-        return Page(events, seqs[-1] if seqs else after, len(seqs) < limit)
+        return EventPage(events, seqs[-1] if seqs else after, len(seqs) < limit)
 
-    def _read(self, seq: int) -> Event | None:
+    def _read(self, seq: int) -> SessionEvent | None:
         try:
             message = self.bus.log.at(seq)
             envelope = None if message is None else message.payload
@@ -477,7 +479,7 @@ class Sessions:
         if not isinstance(envelope, dict):
             _log.warning("event %s of a session is damaged: it has no envelope", seq)
             return None
-        return Event(seq, envelope)
+        return SessionEvent(seq, envelope)
 
     def _parent(self, envelope: Mapping[str, Any], about: str | None) -> str | None:
         payload = envelope["payload"]
@@ -486,7 +488,7 @@ class Sessions:
                 return named
         return None
 
-    def _heed(self, session: str, event: Event) -> None:
+    def _heed(self, session: str, event: SessionEvent) -> None:
         """Do what an event asks for: note an approval, tell that a session is ready."""
         payload = event.envelope["payload"]
         if event.envelope["type"] == "approval_required":
@@ -507,11 +509,11 @@ class Sessions:
 
     def _note_status(self, session: str, payload: Mapping[str, Any]) -> None:
         named = re.sub(r"[^a-z0-9]", "", payload["agentId"].lower())
-        service = next((each for each in SERVICES if named.startswith(each)), None)
+        service = next((name for name in SERVICES if named.startswith(name)), None)
         if service is None:
             return
         is_online = payload["state"] in ("idle", "busy")
         online = self.table.report(session, service, is_online=is_online)
         if online is not None and online.issuperset(SERVICES):
-            told = self.emit(session, "assistant_message", {"text": READY})
-            self.table.note_ready(session, told.seq)
+            event = self.emit(session, "assistant_message", {"text": READY})
+            self.table.note_ready(session, event.seq)

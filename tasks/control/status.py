@@ -59,8 +59,8 @@ def summary(
     queue.fill()
     since_ms = queue.bus.now_ms() - hours * 3_600_000
     ended = Views.of(queue.bus).ended_since(queue.info, _WALKED, since_ms)
-    done = sum(each.state == SUCCEEDED for each in ended)
-    found: dict[str, Any] = {
+    done = sum(job.state == SUCCEEDED for job in ended)
+    record: dict[str, Any] = {
         "windowHours": hours,
         "terminal": len(ended),
         "completed": done,
@@ -68,14 +68,14 @@ def summary(
     }
     late = sum(map(ran_out_of_time, ended))
     if of_jobs:
-        found["timeoutFailures"] = late
-    found["successRate"] = _rate(done, len(ended))
+        record["timeoutFailures"] = late
+    record["successRate"] = _rate(done, len(ended))
     if of_jobs:
-        found["timeoutRate"] = _rate(late, len(ended))
-    begun = [(each, each.started_at_ms) for each in ended if each.started_at_ms is not None]
-    found["durationMs"] = _spread([each.ended_at_ms - at_ms for each, at_ms in begun])
-    found["queueWaitMs"] = _spread([at_ms - each.created_at_ms for each, at_ms in begun])
-    return found
+        record["timeoutRate"] = _rate(late, len(ended))
+    begun = [(job, job.started_at_ms) for job in ended if job.started_at_ms is not None]
+    record["durationMs"] = _spread([job.ended_at_ms - at_ms for job, at_ms in begun])
+    record["queueWaitMs"] = _spread([at_ms - job.created_at_ms for job, at_ms in begun])
+    return record
 
 
 def ran_out_of_time(job: EndedJob) -> bool:
@@ -95,7 +95,7 @@ def _rate(part: int, whole: int) -> float | None:
 
 
 def _spread(times_ms: Sequence[int]) -> dict[str, int | None]:
-    spread = Spread.of([max(0, each) for each in times_ms])
+    spread = Spread.of([max(0, time_ms) for time_ms in times_ms])
     return {
         "p50": spread.p50_ms,
         "p95": spread.p95_ms,
@@ -135,7 +135,7 @@ class WorkerRow:
 
 
 class WorkerTable:
-    """The workers of the queue of jobs, by whichever door they came.
+    """The workers of the queue of jobs, over this API and all others.
 
     Args:
         bus: an open bus.
@@ -148,7 +148,7 @@ class WorkerTable:
         self._workers = Workers.of(bus)
 
     def heartbeat(self, body: Mapping[str, Any]) -> None:
-        """Write a beat of a worker, with what it says of itself.
+        """Write a beat of a worker, with its description of itself.
 
         Raises:
             InvalidInput: it has no name, or a field breaks a rule.
@@ -176,7 +176,7 @@ class WorkerTable:
             )
 
     def list(self, online_ms: int = ONLINE_MS) -> list[WorkerRow]:
-        """Return the workers, by name: of this door, and all others of the queue of jobs.
+        """Return the workers, by name: over this API, and all others of the queue of jobs.
 
         Args:
             online_ms: how old the last beat of one that is online is at most; 1,000 at least.
@@ -185,17 +185,17 @@ class WorkerTable:
         info = self._jobs.queue.info
         active = Counter(claim.group for claim in Views.of(self._bus).active_claims(info))
         beats = {beat.agent: beat for beat in self._bus.heartbeats.list()}
-        known = {each.worker: each for each in self._workers.list()}
-        names = known.keys() | active.keys() | QueueWorkers(self._bus).groups(info)
+        details_by_name = {worker.worker: worker for worker in self._workers.list()}
+        names = details_by_name.keys() | active.keys() | QueueWorkers(self._bus).groups(info)
         return [
-            _row(name, known.get(name), beats.get(name), active[name], online_ms)
+            _row(name, details_by_name.get(name), beats.get(name), active[name], online_ms)
             for name in sorted(names)
         ]
 
 
 def _row(
     worker: str,
-    known: WorkerDetails | None,
+    details: WorkerDetails | None,
     beat: Heartbeat | None,
     active: int,
     online_ms: int,
@@ -203,16 +203,16 @@ def _row(
     status = worker_status(None if beat is None else beat.status)
     is_online = beat is not None and beat.age_s * 1000 <= online_ms and status != "offline"
     beat_at_ms = None if beat is None else beat.ts_ms
-    updated_ms = max((known.updated_at_ms if known else 0), beat_at_ms or 0)
+    updated_ms = max((details.updated_at_ms if details else 0), beat_at_ms or 0)
     record = {
         "workerId": worker,
         "status": status,
         "currentJobId": None if beat is None else beat.task,
-        "pollMs": None if known is None else known.poll_ms,
-        "capabilities": {} if known is None else known.capabilities,
-        "details": {} if known is None else known.details,
+        "pollMs": None if details is None else details.poll_ms,
+        "capabilities": {} if details is None else details.capabilities,
+        "details": {} if details is None else details.details,
         "lastHeartbeat": None if beat_at_ms is None else format_ts(beat_at_ms),
-        "createdAt": format_ts(known.created_at_ms if known else updated_ms),
+        "createdAt": format_ts(details.created_at_ms if details else updated_ms),
         "updatedAt": format_ts(updated_ms),
         "activeJobCount": active,
         "isOnline": is_online,
@@ -228,7 +228,7 @@ def pick_worker(
     max_started: int = MAX_STARTED,
     wait_s: float = WAIT_S,
 ) -> str | None:
-    """Return the worker that a job is meant for: one that is online, idle and has none.
+    """Return a worker for a job: one that is online, idle and has none.
 
     Args:
         look: returns the workers of now.

@@ -26,11 +26,11 @@ MAX_OUTPUT_BYTES, END_CHARS = 4 * 1024 * 1024, 2000
 
 
 class NotStarted(Refused):
-    """A check could not be started, since the machine had too little of something; it may later."""
+    """A check could not be started for want of resources; another time it may."""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckCommand:
     """A command for `sh`, run at the top of a work tree that has the candidate.
 
     Attributes:
@@ -76,7 +76,7 @@ class CheckResult:
 
 
 def run_check(
-    check: Check,
+    check: CheckCommand,
     folder: str,
     environment: Mapping[str, str],
     *,
@@ -97,14 +97,14 @@ def run_check(
         restore: takes back what the first run did to the files, before the second.
 
     Raises:
-        NotStarted: the machine had too little of something for it.
+        NotStarted: the machine lacked resources for it.
     """
     env = {name: value for name, value in os.environ.items() if name not in ALONE}
     env |= {"GIT_TERMINAL_PROMPT": "0", **environment}
     runs = 0
     while True:
         runs += 1
-        kept = _Output()
+        output = _Output()
         end = run_process(
             ("sh", "-c", check.command),
             b"",
@@ -115,12 +115,12 @@ def run_check(
             max_stderr_bytes=None,
             stop=stop,
             supervisors=supervisors,
-            output=kept.add,
+            output=output.add,
         )
         if end.may_start_later:
             raise NotStarted(f"check {check.command!r} can't be started now: {end.start_error}")
         if end.exit_code == 0 or end.stopped or not check.is_flaky or runs > 1:
-            return _result(check, end, kept.text(), runs, timeout_s)
+            return _result(check, end, output.text(), runs, timeout_s)
         restore()
 
 
@@ -128,18 +128,20 @@ class _Output:
     """The end of what a command prints, both streams as they come."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._output = bytearray()
 
     def add(self, stream: str, data: bytes) -> None:
-        self._kept += data
-        if len(self._kept) > 2 * MAX_OUTPUT_BYTES:
-            del self._kept[:-MAX_OUTPUT_BYTES]
+        self._output += data
+        if len(self._output) > 2 * MAX_OUTPUT_BYTES:
+            del self._output[:-MAX_OUTPUT_BYTES]
 
     def text(self) -> str:
-        return self._kept[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
+        return self._output[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
 
 
-def _result(check: Check, end: ProcessEnd, output: str, runs: int, timeout_s: float) -> CheckResult:
+def _result(
+    check: CheckCommand, end: ProcessEnd, output: str, runs: int, timeout_s: float
+) -> CheckResult:
     if end.timed_out:
         reason = f"it has not ended within {timeout_s:g} s"
     elif end.exit_code == 0 or end.stopped:
@@ -170,8 +172,10 @@ def propose(
         stop: ends it early.
         supervisors: they end all that it starts.
     """
-    result = run_check(Check(command), folder, environment, stop=stop, supervisors=supervisors)
+    result = run_check(
+        CheckCommand(command), folder, environment, stop=stop, supervisors=supervisors
+    )
     if result.has_passed:
         return None
-    said = f": {result.last_line[:300]}" if result.last_line else ""
-    return f"it could not be proposed: {result.reason}{said}"
+    last_line = f": {result.last_line[:300]}" if result.last_line else ""
+    return f"it could not be proposed: {result.reason}{last_line}"

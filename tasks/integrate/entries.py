@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..options import TaskState
 
     #: The end of an entry. `proposed`: somebody else is asked to move the target.
-    #: `would_land`: it merges, and was only looked at; `not_known`: what is not run where one
-    #: looks would merge it.
+    #: `would_land`: it merges in a dry run; `not_known`: a dry run can't tell, as it runs no merge
+    #: driver.
     OutcomeKind = Literal[
         "landed",
         "conflict",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LandingEntry:
     """A commit that waits to be integrated.
 
     Attributes:
@@ -62,22 +62,22 @@ class Entry:
     session: str | None = None
 
     @classmethod
-    def of(cls, message: Message, claim: Claim | None = None) -> Entry:
+    def of(cls, message: Message, claim: Claim | None = None) -> LandingEntry:
         """Return the entry of a completion, of a task or in PushPals' form."""
-        told = message.payload if isinstance(message.payload, dict) else {}
-        attempt = told.get("attempt")
-        head = _text(told, "head") or _text(told, "commitSha")
+        payload = message.payload if isinstance(message.payload, dict) else {}
+        attempt = payload.get("attempt")
+        head = _text(payload, "head") or _text(payload, "commitSha")
         return cls(
             message=message,
             claim=claim,
-            task=_text(told, "task"),
+            task=_text(payload, "task"),
             attempt=attempt if isinstance(attempt, int) else None,
-            branch=_text(told, "branch") or head or "?",
+            branch=_text(payload, "branch") or head or "?",
             head=head,
-            repository=_text(told, "repository"),
-            target=_text(told, "target"),
-            title=_text(told, "prTitle") or _text(told, "message"),
-            session=_text(told, "sessionId"),
+            repository=_text(payload, "repository"),
+            target=_text(payload, "target"),
+            title=_text(payload, "prTitle") or _text(payload, "message"),
+            session=_text(payload, "sessionId"),
         )
 
     @property
@@ -97,7 +97,7 @@ class Entry:
         return 1 if self.claim is None else self.claim.attempt
 
     def about(self) -> dict[str, object]:
-        """Return what every message about it says."""
+        """Return the fields of every message about it."""
         return {
             "task": self.task,
             "attempt": self.attempt,
@@ -108,24 +108,25 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MergedEntry:
     """An entry with its candidate.
 
     Attributes:
         entry: the entry.
         head: the whole id of its commit.
-        candidate: what the target would move to, of the last of a batch; it contains all before.
+        candidate: the commit to which the target would move; it contains all before it in its
+            batch.
         patch_id: git's id of what it changes.
     """
 
-    entry: Entry
+    entry: LandingEntry
     head: str
     candidate: Candidate
     patch_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LandingResult:
     """The result of an entry.
 
     Attributes:
@@ -137,7 +138,7 @@ class Result:
         others: the tasks that last changed the files, by file.
     """
 
-    entry: Entry
+    entry: LandingEntry
     outcome: OutcomeKind
     commit: str | None = None
     files: tuple[str, ...] = ()
@@ -158,12 +159,12 @@ class Result:
         }
 
 
-def _text(told: dict[str, Any], name: str) -> str | None:
-    value = told.get(name)
+def _text(payload: dict[str, Any], name: str) -> str | None:
+    value = payload.get(name)
     return value if isinstance(value, str) and value else None
 
 
-# Whose commits an entry has: what belongs to a task that is not approved lands by no other way.
+# The owners of an entry's commits: those of a task that is not approved land in no other way.
 #
 # A task's own commits are those of its branch's first-parent line beyond its base: what its
 # worker merged into it from elsewhere is not its own. A commit with the same change and another
@@ -175,7 +176,7 @@ _GIVEN_UP: tuple[TaskState, ...] = ("CANCELLED", "FAILED")
 
 
 class Ownership:
-    """Says of entries of one repository what a task keeps from landing.
+    """Finds the commits in entries of one repository that a task keeps from landing.
 
     Args:
         bus: the bus.
@@ -188,7 +189,7 @@ class Ownership:
         self._repository = place.common_dir
         self._git = git or place.git
 
-    def obstacle(self, entry: Entry, onto: str) -> str | None:
+    def obstacle(self, entry: LandingEntry, onto: str) -> str | None:
         """Return which commits of an entry may not land, with their task; None: all may.
 
         Args:
@@ -200,17 +201,17 @@ class Ownership:
         tasks = [task for task in self._tasks(entry) if not _is_approved(task, head)]
         for task in tasks:
             if entry.task is None and task.is_live and entry.branch == task.branch:
-                return f"branch {task.branch} is that of {_said(task)}"
+                return f"branch {task.branch} is that of {_listed_ids(task)}"
         if head is None or not tasks:
             return None
         beyond = set(self._ids(head, onto=[onto]))
         for task in tasks if beyond else ():
             own = beyond.intersection(self._own(task, onto))
             if own:
-                return f"it contains {min(own)[:12]} of {_said(task)}"
+                return f"it contains {min(own)[:12]} of {_listed_ids(task)}"
         return None
 
-    def _tasks(self, entry: Entry) -> Iterator[Task]:
+    def _tasks(self, entry: LandingEntry) -> Iterator[Task]:
         """Yield the other tasks of the repository whose commits might be in an entry."""
         states = LIVE if entry.task is not None else LIVE + _GIVEN_UP
         for task in self._table.find(states=states):
@@ -228,8 +229,8 @@ class Ownership:
             names.append(f"refs/heads/{task.branch}")
         tips = [commit for commit in git.commits(names) if commit is not None]
         before = [task.base, *([task.head] if _may_land(task) and task.head else [])]
-        known = [commit for commit in git.commits(before) if commit is not None]
-        return self._ids("--first-parent", *tips, onto=[onto, *known]) if tips else []
+        bases = [commit for commit in git.commits(before) if commit is not None]
+        return self._ids("--first-parent", *tips, onto=[onto, *bases]) if tips else []
 
     def _ids(self, *what: str, onto: Iterable[str]) -> list[str]:
         """Return the ids of commits, without those that others contain."""
@@ -245,6 +246,6 @@ def _is_approved(task: Task, head: str | None) -> bool:
     return head is not None and task.head == head and _may_land(task)
 
 
-def _said(task: Task) -> str:
+def _listed_ids(task: Task) -> str:
     how = f"{task.state}, but unproven" if task.unproven else task.state
     return f"task {task.task!r}, which is {how}, in attempt {task.attempt}"

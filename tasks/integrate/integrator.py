@@ -30,14 +30,14 @@ from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ..agent_program import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
 from ..records.task import lease_of_target
-from ..roles.worker_name import Says
+from ..roles.worker_name import StatusReporter
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, integrators_of
 from ..steps.tasks import Tasks
-from .book import Book
-from .checks import CHECK_TIMEOUT_S, Check, NotStarted
-from .entries import Entry
+from .checks import CHECK_TIMEOUT_S, CheckCommand, NotStarted
+from .entries import LandingEntry
 from .lander import Lander, Stopped
+from .landing_store import LandingStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ...git.branches.candidates import Strategy
     from ...git.branches.repositories import RepositoryPlace
     from ...subscribers.jobs.claims import Claim
-    from .entries import Result
+    from .entries import LandingResult
 
 # Holding a target: the lease of its one integrator, and the claims under it, kept by a thread.
 
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 LEASE_S = 30.0
 
 
-class Holding:
+class TargetLease:
     """The lease of a target, and the claims of what is being integrated.
 
-    Whoever makes one holds the lock of the target in the repository. So an earlier holder of the
-    lease on this machine is gone, and its lease and claims are taken over at once.
+    Its creator holds the target's lock in the repository. So an earlier holder of the lease on this
+    machine has ended, and its lease and claims are taken over at once.
 
     Args:
         bus: the bus.
@@ -102,14 +102,14 @@ class Holding:
         Raises:
             Refused: it is held on another machine.
         """
-        held = self._bus.leases.get(self._name)
-        if held is not None:
+        lease = self._bus.leases.get(self._name)
+        if lease is not None:
             with suppress(LeaseLost):
-                self._bus.leases.release(held)
+                self._bus.leases.release(lease)
         self._lease = self._bus.leases.acquire(self._name, self._agent, lease_s=self.lease_s)
         if self._lease is None:
-            held = self._bus.leases.get(self._name)
-            until = "" if held is None else f" by {held.holder} until {format_ts(held.until_ms)}"
+            lease = self._bus.leases.get(self._name)
+            until = "" if lease is None else f" by {lease.holder} until {format_ts(lease.until_ms)}"
             raise Refused(f"lease {self._name!r} is held{until}; wait, or end that integrator")
         self._sweep()
 
@@ -131,14 +131,14 @@ class Holding:
         self._bus.leases.check(self._lease)
 
     def keep(self, claims: Sequence[Claim]) -> None:
-        """Keep claims from now on."""
+        """Renew claims from now on."""
         self._claims.update((claim.token, claim) for claim in claims)
 
     def let_go(self, claim: Claim) -> None:
-        """Keep a claim no longer; one that is not kept is no error."""
+        """Renew a claim no longer; an unknown one is no error."""
         self._claims.pop(claim.token, None)
 
-    def __enter__(self) -> Holding:
+    def __enter__(self) -> TargetLease:
         self.acquire()
         self._thread = start_thread(self._run, f"keeper of {self._name}")
         return self
@@ -168,27 +168,33 @@ class Holding:
                 self._queue.renew(claim, lease_s=self.lease_s)
 
 
-# The desk of an integrator: it claims the next entries, and hands back what has no end.
+# Claiming the next entries of an integrator, and handing back those without an end.
 
 
-class Desk:
+class EntryClaimer:
     """Claims entries of one target.
 
     Args:
         queue: the completions.
         group: the worker group of the target's integrators.
-        rules, holding, book, heart: of the integrator.
+        rules, target_lease, store, heart: of the integrator.
     """
 
     def __init__(
-        self, queue: Queue, group: str, rules: Rules, holding: Holding, book: Book, heart: Heart
+        self,
+        queue: Queue,
+        group: str,
+        rules: IntegratorRules,
+        target_lease: TargetLease,
+        store: LandingStore,
+        heart: Heart,
     ) -> None:
         self._queue = queue
         self._group = group
         self._rules = rules
-        self._holding = holding
-        self._book = book
-        self._says = Says(heart)
+        self._target_lease = target_lease
+        self._store = store
+        self._says = StatusReporter(heart)
 
     def turn(self, lander: Lander) -> bool:
         """Integrate the next batch; return whether there was one."""
@@ -196,13 +202,13 @@ class Desk:
             self._rules.agent,
             group=self._group,
             limit=self._rules.batch_size,
-            lease_s=self._holding.lease_s,
+            lease_s=self._target_lease.lease_s,
         )
         if not claims:
             self._says("idle")
             return False
-        self._holding.keep(claims)
-        entries = [Entry.of(claim.message, claim) for claim in claims]
+        self._target_lease.keep(claims)
+        entries = [LandingEntry.of(claim.message, claim) for claim in claims]
         self._says("working", ", ".join(entry.name for entry in entries)[:200])
         try:
             lander.land(entries)
@@ -210,15 +216,15 @@ class Desk:
             return False
         finally:
             for claim in claims:
-                self._holding.let_go(claim)
+                self._target_lease.let_go(claim)
             self._hand_back(entries)
             self._says("idle")
         return True
 
-    def _hand_back(self, entries: list[Entry]) -> None:
+    def _hand_back(self, entries: list[LandingEntry]) -> None:
         for entry in entries:
             if entry.claim is not None and self._queue.status(entry.claim) == "active":
-                self._book.hand_back(entry, "its integrator could not go on")
+                self._store.hand_back(entry, "its integrator could not go on")
 
     def tell_offline(self) -> None:
         """Tell that nothing is integrated for a while."""
@@ -227,18 +233,18 @@ class Desk:
 
 # The rules of one integrator.
 
-#: The setting of git that has checks where none are given; one that may be there more than once.
+#: The setting of git with the default checks; it may occur more than once.
 CHECK_SETTING = "ackbus.check"
 
 #: How many entries are tested together at most.
 BATCH = 8
 
-#: The agent of an integrator unless it is told otherwise.
+#: The default name of an integrator.
 AGENT = "integrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class IntegratorRules:
     """The rules of an integrator.
 
     Attributes:
@@ -254,7 +260,7 @@ class Rules:
     """
 
     target: str = "main"
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CheckCommand, ...] = ()
     strategy: Strategy = "merge"
     check_timeout_s: float = CHECK_TIMEOUT_S
     batch: int = BATCH
@@ -282,19 +288,19 @@ class Rules:
         """The number of entries that are tested together: only the first can be a fast-forward."""
         return 1 if self.strategy == "ff" or self.propose is not None else self.batch
 
-    def target_in(self, place: RepositoryPlace, held: int) -> LocalTarget:
-        """Return the target, in a repository; git holds a lock with us.
+    def target_in(self, place: RepositoryPlace, lock_fd: int) -> LocalTarget:
+        """Return the target in a repository; git's processes inherit the lock `lock_fd`.
 
         Raises:
-            InvalidInput: git takes no branch of such a name.
+            InvalidInput: git accepts no branch of this name.
         """
         place.branch_ref(self.target)
         if self.remote is None:
-            return LocalTarget(place, self.target, (held,))
-        return RemoteTarget(place, self.target, (held,), self.remote, self.push_timeout_s)
+            return LocalTarget(place, self.target, (lock_fd,))
+        return RemoteTarget(place, self.target, (lock_fd,), self.remote, self.push_timeout_s)
 
 
-def checks_of(place: RepositoryPlace) -> tuple[Check, ...]:
+def checks_of(place: RepositoryPlace) -> tuple[CheckCommand, ...]:
     """Return the checks that the settings of a repository name; no commit can change these."""
     from ...git.repository import GitCommandFailed
 
@@ -302,7 +308,7 @@ def checks_of(place: RepositoryPlace) -> tuple[Check, ...]:
         raw = place.git.run("config", "-z", "--get-all", CHECK_SETTING)
     except GitCommandFailed:  # not set
         return ()
-    return tuple(Check(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
+    return tuple(CheckCommand(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
 
 
 #: How long the lock of another integrator is waited for, in seconds: one may be about to end.
@@ -337,9 +343,9 @@ class Integrator:
         self,
         bus: Bus,
         folder: str,
-        rules: Rules,
+        rules: IntegratorRules,
         *,
-        tell: Callable[[Result], None] = lambda result: None,
+        tell: Callable[[LandingResult], None] = lambda result: None,
         warn: Callable[[str], None] = lambda words: None,
         lease_s: float = LEASE_S,
         warm_up: AttemptRule = WARM_UP,
@@ -375,23 +381,23 @@ class Integrator:
         """
         Changes(self._bus).create_queues()
         with ExitStack() as stack:
-            held = self._lock(stack, once)
-            if held is None:
+            lock_fd = self._lock(stack, once)
+            if lock_fd is None:
                 return
             supervisors = stack.enter_context(Supervisors())
             tree = CheckTree(WorkTrees(self._place), self._rules.target)
             stack.callback(tree.remove)
             while not self._stop.is_thrown:
                 try:
-                    self._run_held(held, supervisors, tree, once)
+                    self._run_held(lock_fd, supervisors, tree, once)
                     return
                 except LeaseLost as error:  # the machine slept, or somebody ended it
                     self._warn(f"{error}; beginning again")
 
     def _lock(self, stack: ExitStack, once: bool) -> int | None:
-        """Take the lock of the target; None: it was stopped before a git that was left had ended.
+        """Take the lock of the target; None: stopped while a git process that was left had it.
 
-        A killed integrator leaves one that is at work, with a hook of the repository perhaps.
+        A killed integrator may leave a git process at work, perhaps in a hook of the repository.
         """
         locks = TreeLocks(self._place.common_dir, wait_s=_PATIENCE_S)
         ends = monotonic() + (_LEFT_S if once else inf)
@@ -408,46 +414,50 @@ class Integrator:
                     return None
                 self._warn_once(f"a killed integrator has left a git that is at work: {error}")
 
-    def _run_held(self, held: int, supervisors: Supervisors, tree: CheckTree, once: bool) -> None:
+    def _run_held(
+        self, lock_fd: int, supervisors: Supervisors, tree: CheckTree, once: bool
+    ) -> None:
         rules, repository = self._rules, self._place.common_dir
-        target = rules.target_in(self._place, held)
+        target = rules.target_in(self._place, lock_fd)
         group = integrators_of(repository, rules.target)
         queue = Queue.open(self._bus, COMPLETIONS)
         with (
-            Holding(
+            TargetLease(
                 *(self._bus, queue, repository, rules.target),
                 group=group,
                 agent=rules.agent,
                 lease_s=self._lease_s,
-            ) as holding,
+            ) as target_lease,
             self._bus.heart(rules.agent) as heart,
             listen(self._bus) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
             self._keep_heads(repository)
-            book = Book(self._bus, queue, holding, repository, rules.target, rules.agent)
+            store = LandingStore(
+                self._bus, queue, target_lease, repository, rules.target, rules.agent
+            )
             lander = Lander(
-                *(self._bus, self._place, rules, book, target, tree, supervisors),
+                *(self._bus, self._place, rules, store, target, tree, supervisors),
                 stop=self._stop,
                 tell=self._tell,
             )
-            desk = Desk(queue, group, rules, holding, book, heart)
-            self._serve(desk, lander, listener, once)
+            claimer = EntryClaimer(queue, group, rules, target_lease, store, heart)
+            self._serve(claimer, lander, listener, once)
 
     def _keep_heads(self, repository: str) -> None:
-        """Keep approved heads that were done where nobody could: away from the repository."""
+        """Keep approved heads that were done away from the repository, where no ref was made."""
         approved = Tasks(self._bus).list(states=["APPROVED"])
         heads = [(task.task, task.head) for task in approved if task.repository == repository]
         DoneHeads(self._place).keep_missing((name, head) for name, head in heads if head)
 
-    def _serve(self, desk: Desk, lander: Lander, listener: Listener, once: bool) -> None:
+    def _serve(self, claimer: EntryClaimer, lander: Lander, listener: Listener, once: bool) -> None:
         self._settle_at = 0.0
         while not self._stop.is_thrown:
             wait_s = _LOOK_S
             try:
                 self._look_after(lander)
                 lander.check_free()
-                was_there = desk.turn(lander)
+                was_there = claimer.turn(lander)
                 self._attempts.end()
                 if was_there:
                     self._attempts = self._later_attempts
@@ -456,7 +466,7 @@ class Integrator:
                 if once:
                     return
             except (TargetBusy, *_TRANSIENT) as error:
-                wait_s = self._pause(error, desk)
+                wait_s = self._pause(error, claimer)
                 if once and not self._attempts.attempt:
                     raise
                 self._warn_once(str(error))
@@ -483,12 +493,12 @@ class Integrator:
         self._settle_at = monotonic() + _SETTLE_S
 
     def _warn_once(self, words: str) -> None:
-        """Tell what is in the way, unless that was the last that was told."""
+        """Warn of an obstacle, unless it was the last warning."""
         if words != self._warned:
             self._warned = words
             self._warn(words)
 
-    def _pause(self, error: Exception, desk: Desk) -> float:
+    def _pause(self, error: Exception, claimer: EntryClaimer) -> float:
         """Return how long to wait before the next attempt."""
         if isinstance(error, TargetBusy):
             return _LOOK_S
@@ -499,5 +509,5 @@ class Integrator:
         if pause_ms is not None:
             self._attempts.begin()
             return pause_ms / 1000
-        desk.tell_offline()
+        claimer.tell_offline()
         return self._attempts.offline_ms(now_ms) / 1000

@@ -20,9 +20,9 @@ from ...git.branches.candidates import (
 from ...git.repository import GitCommandFailed, GitFailed
 from ...git.target_refs import TargetBusy, TargetMoved, TargetRefused
 from ...git.trees.rescue import DoneHeads
-from .book import Stale
 from .checks import CheckResult, propose, run_check
-from .entries import Entry, Made, Ownership
+from .entries import LandingEntry, MergedEntry, Ownership
+from .landing_store import Stale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
     from ..records.task_table import Landing, Landings
-    from .book import Book
-    from .entries import Result
-    from .integrator import Rules
+    from .entries import LandingResult
+    from .integrator import IntegratorRules
+    from .landing_store import LandingStore
 
 # The candidates of a batch: each is made onto the one before it.
 
@@ -48,27 +48,27 @@ _MOST_FILES = 20
 
 
 @dataclass
-class Stack:
+class CandidateStack:
     """A batch, sorted: what can be tested together, and what can't.
 
     Attributes:
-        made: the candidates, each made onto the one before it; the last contains all.
+        merged: the candidates, each made onto the one before it; the last contains all.
         there: those of which the target has everything already.
-        later: those that conflict with others of the batch alone.
-        wrong: those that can't land, each with the reason.
+        postponed: those that conflict with others of the batch alone.
+        refused: those that can't land, each with the reason.
         unsigned: those whose candidate can't be signed now, each with the signer's words.
     """
 
-    made: list[Made] = field(default_factory=list)
-    there: list[Made] = field(default_factory=list)
-    later: list[Entry] = field(default_factory=list)
-    wrong: list[tuple[Entry, CandidateConflict]] = field(default_factory=list)
-    unsigned: list[tuple[Entry, str]] = field(default_factory=list)
+    merged: list[MergedEntry] = field(default_factory=list)
+    there: list[MergedEntry] = field(default_factory=list)
+    postponed: list[LandingEntry] = field(default_factory=list)
+    refused: list[tuple[LandingEntry, CandidateConflict]] = field(default_factory=list)
+    unsigned: list[tuple[LandingEntry, str]] = field(default_factory=list)
 
 
 def stack_up(
-    candidates: Candidates, entries: Iterable[Entry], onto: str, strategy: Strategy
-) -> Stack:
+    candidates: Candidates, entries: Iterable[LandingEntry], onto: str, strategy: Strategy
+) -> CandidateStack:
     """Make the candidates of entries, in order.
 
     Args:
@@ -77,11 +77,11 @@ def stack_up(
         onto: the commit that the target is at.
         strategy: how a head becomes a candidate.
     """
-    stack, git, tip = Stack(), candidates.git, onto
+    stack, git, tip = CandidateStack(), candidates.git, onto
     for entry in entries:
         head = None if entry.head is None else git.commit(entry.head)
         if head is None:
-            stack.wrong.append(
+            stack.refused.append(
                 (entry, CandidateConflict((), f"there is no commit {entry.head or 'named'}"))
             )
             continue
@@ -92,16 +92,16 @@ def stack_up(
         except GitCommandFailed as error:
             if is_whole(git, head, onto):
                 raise  # the machine's trouble, or the target's
-            stack.wrong.append(
+            stack.refused.append(
                 (entry, CandidateConflict((), f"git can't read all of it: {error.reason}"))
             )
     return stack
 
 
 def _put_on(
-    stack: Stack,
+    stack: CandidateStack,
     candidates: Candidates,
-    entry: Entry,
+    entry: LandingEntry,
     head: str,
     bottom_and_tip: tuple[str, str],
     strategy: Strategy,
@@ -109,27 +109,29 @@ def _put_on(
     """Make the candidate of an entry onto the tip of a stack; return the tip then."""
     onto, tip = bottom_and_tip
     git = candidates.git
-    made = candidates.make(head, tip, strategy, entry.words, onto)
-    if isinstance(made, CandidateConflict):
-        _sort_out(stack, entry, made, is_first=tip == onto)
-    elif made.commit == tip != onto:
-        stack.later.append(entry)
-    elif made.commit == tip:
-        stack.there.append(Made(entry, head, _at(made, git, head), ""))
-    elif (id := _approved_id(git, head, made)) is None:
+    candidate = candidates.make(head, tip, strategy, entry.words, onto)
+    if isinstance(candidate, CandidateConflict):
+        _sort_out(stack, entry, candidate, is_first=tip == onto)
+    elif candidate.commit == tip != onto:
+        stack.postponed.append(entry)
+    elif candidate.commit == tip:
+        stack.there.append(MergedEntry(entry, head, _at(candidate, git, head), ""))
+    elif (id := _approved_id(git, head, candidate)) is None:
         words = "the merge would change more than what was approved: rebase it onto the target"
-        stack.wrong.append((entry, CandidateConflict((), words)))
+        stack.refused.append((entry, CandidateConflict((), words)))
     else:
-        stack.made.append(Made(entry, head, made, id))
-        return made.commit
+        stack.merged.append(MergedEntry(entry, head, candidate, id))
+        return candidate.commit
     return tip
 
 
-def _sort_out(stack: Stack, entry: Entry, conflict: CandidateConflict, *, is_first: bool) -> None:
+def _sort_out(
+    stack: CandidateStack, entry: LandingEntry, conflict: CandidateConflict, *, is_first: bool
+) -> None:
     if is_first:
-        stack.wrong.append((entry, conflict))
+        stack.refused.append((entry, conflict))
     else:
-        stack.later.append(entry)
+        stack.postponed.append(entry)
 
 
 def _at(candidate: Candidate, git: Repository, head: str) -> Candidate:
@@ -143,14 +145,14 @@ def _at(candidate: Candidate, git: Repository, head: str) -> Candidate:
 def _approved_id(git: Repository, head: str, candidate: Candidate) -> str | None:
     """Return git's id of what a candidate changes; None: it is not what was approved.
 
-    Approved is what the head changed since it left the target. A part of it is all right: the
-    target has the rest. What the user's drivers make of files is the user's word.
+    The approval is of what the head changed since it left the target. A part of that is fine: the
+    target has the rest. The results of the user's merge drivers are trusted.
     """
     id = patch_id(git, candidate.onto, candidate.commit)
     bases = merge_bases(git, candidate.onto, head)
-    made = (candidate.onto, candidate.commit)
+    pair = (candidate.onto, candidate.commit)
     if any(
-        patch_id(git, base, head) == id or is_part(git, made, (base, head), candidate.by_drivers)
+        patch_id(git, base, head) == id or is_part(git, pair, (base, head), candidate.by_drivers)
         for base in bases
     ):
         return id
@@ -176,7 +178,7 @@ def authors_of(
     bases = merge_bases(git, *pair)
     if not bases:
         return {}
-    found: dict[str, str] = {}
+    authors: dict[str, str] = {}
     changed = last_changes(git, bases[0], pair[0], list(files[:_MOST_FILES]))
     for commit in set(changed.values()):
         path = way(git, commit, pair[0])
@@ -184,10 +186,10 @@ def authors_of(
             landing.candidate: landing.task or landing.branch
             for landing in landings.of_commits(*where, path)
         }
-        name = next((there[each] for each in path if each in there), None)
+        name = next((there[ancestor] for ancestor in path if ancestor in there), None)
         if name is not None:
-            found |= {file: name for file, last in changed.items() if last == commit}
-    return found
+            authors |= {file: name for file, last in changed.items() if last == commit}
+    return authors
 
 
 #: How often an entry is tried whose candidate can't be signed.
@@ -198,14 +200,14 @@ MOVES = 3
 
 
 class Stopped(Exception):
-    """The integrator was told to stop; what it had not landed stays in the queue."""
+    """The integrator was stopped; what it had not landed stays in the queue."""
 
 
 class Lander:
     """Lands the entries of one target, which its integrator holds.
 
     Args:
-        bus, place, rules, book, target, tree, supervisors: of the integrator.
+        bus, place, rules, store, target, tree, supervisors: of the integrator.
         stop: ends a check early.
         tell: called with each result.
     """
@@ -214,18 +216,18 @@ class Lander:
         self,
         bus: Bus,
         place: RepositoryPlace,
-        rules: Rules,
-        book: Book,
+        rules: IntegratorRules,
+        store: LandingStore,
         target: LocalTarget,
         tree: CheckTree,
         supervisors: Supervisors,
         stop: StopSwitch,
-        tell: Callable[[Result], None],
+        tell: Callable[[LandingResult], None],
     ) -> None:
         self._bus = bus
         self._place = place
         self._rules = rules
-        self._book = book
+        self._store = store
         self._target = target
         self._tree = tree
         self._supervisors = supervisors
@@ -248,8 +250,8 @@ class Lander:
         self._target.check_free()
 
     def recover(self) -> None:
-        """Find out what became of what was intended, and of what others were asked to land."""
-        open_ones = self._book.landings.open(self._place.common_dir, self._rules.target)
+        """Find out what became of intended landings, and of proposed ones."""
+        open_ones = self._store.landings.open(self._place.common_dir, self._rules.target)
         if not open_ones:
             return
         at = self._target.pin()
@@ -262,24 +264,24 @@ class Lander:
                 self._finish(landing)
             elif landing.state == "intended":
                 self._target.mend(landing.candidate, landing.onto)
-                self._book.abandon([landing])
+                self._store.abandon([landing])
 
     def _finish(self, landing: Landing) -> None:
         message = self._bus.get(landing.completion_seq)
         if message is not None:
-            self._tell(self._landed(Entry.of(message), landing))
+            self._tell(self._landed(LandingEntry.of(message), landing))
 
-    def _landed(self, entry: Entry, landing: Landing, reason: str = "") -> Result:
+    def _landed(self, entry: LandingEntry, landing: Landing, reason: str = "") -> LandingResult:
         """Record that an entry has landed; its head needs no ref of its own any more."""
-        result = self._book.landed(entry, landing, reason)
+        result = self._store.landed(entry, landing, reason)
         self._heads.landed(entry.task, self._rules.target, landing.head)
         return result
 
-    def land(self, entries: Sequence[Entry]) -> None:
+    def land(self, entries: Sequence[LandingEntry]) -> None:
         """Land what can land of some entries; each of them has its end, or stays in the queue.
 
         Raises:
-            Stopped: the integrator was told to stop.
+            Stopped: the integrator was stopped.
             TargetBusy: the target can't be moved at present.
             RemoteUnreachable: the remote does not answer.
             LeaseLost: the target is not held any more.
@@ -290,22 +292,22 @@ class Lander:
             self._start(entries, onto)
             rules = self._rules
             stack = stack_up(self._candidates, entries, onto, rules.strategy)
-            for entry, conflict in stack.wrong:
+            for entry, conflict in stack.refused:
                 self._tell(self._send_back(entry, conflict, onto))
             for entry, why in stack.unsigned:
-                self._tell(self._book.retry(entry, why, most=_SIGNING_TRIES))
+                self._tell(self._store.retry(entry, why, most=_SIGNING_TRIES))
             self._close_there(stack)
-            if stack.made:
-                self._land_stack(stack.made)
-            entries = stack.later
+            if stack.merged:
+                self._land_stack(stack.merged)
+            entries = stack.postponed
 
-    def _start(self, entries: Sequence[Entry], onto: str) -> None:
+    def _start(self, entries: Sequence[LandingEntry], onto: str) -> None:
         new = [entry for entry in entries if entry.message.seq not in self._started]
         self._started.update(entry.message.seq for entry in new)
         if new:
-            self._book.start(new, onto)
+            self._store.start(new, onto)
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_over(self, entry: LandingEntry) -> bool:
         """End an entry that has landed before, or may not land any more; return whether it was."""
         for landing in self._landings_of(entry):
             if landing.completion_seq == entry.message.seq and (
@@ -317,30 +319,32 @@ class Lander:
                 if is_new:
                     self._tell(result)
                 return True
-        reason = self._book.obstacle(entry)
+        reason = self._store.obstacle(entry)
         reason = reason or self._ownership.obstacle(entry, self._target.pin())
         if reason is not None:
-            self._tell(self._book.refuse(entry, "rejected", reason))
+            self._tell(self._store.refuse(entry, "rejected", reason))
         return reason is not None
 
-    def _landings_of(self, entry: Entry) -> list[Landing]:
+    def _landings_of(self, entry: LandingEntry) -> list[Landing]:
         head = None if entry.head is None else self._place.git.commit(entry.head)
         if head is None:
             return []
-        return self._book.landings.of_head(self._place.common_dir, self._rules.target, head)
+        return self._store.landings.of_head(self._place.common_dir, self._rules.target, head)
 
-    def _close_there(self, stack: Stack) -> None:
-        """End what the target has already."""
-        for made in stack.there:
-            (landing,) = self._book.intend([made], ())
+    def _close_there(self, stack: CandidateStack) -> None:
+        """End the entries that the target has already."""
+        for merged in stack.there:
+            (landing,) = self._store.intend([merged], ())
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
-            self._tell(self._landed(made.entry, landing, reason))
+            self._tell(self._landed(merged.entry, landing, reason))
 
-    def _send_back(self, entry: Entry, conflict: CandidateConflict, onto: str) -> Result:
+    def _send_back(
+        self, entry: LandingEntry, conflict: CandidateConflict, onto: str
+    ) -> LandingResult:
         """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""
         if self._target.pin() != onto:
-            return self._book.requeue(entry, f"{self._rules.target} was moved meanwhile")
-        return self._book.refuse(
+            return self._store.requeue(entry, f"{self._rules.target} was moved meanwhile")
+        return self._store.refuse(
             entry,
             "conflict" if conflict.is_conflict else "rejected",
             conflict.reason,
@@ -348,47 +352,49 @@ class Lander:
             self._authors(entry, conflict, onto),
         )
 
-    def _authors(self, entry: Entry, conflict: CandidateConflict, onto: str) -> dict[str, str]:
+    def _authors(
+        self, entry: LandingEntry, conflict: CandidateConflict, onto: str
+    ) -> dict[str, str]:
         if not conflict.files or entry.head is None:
             return {}
         where = (self._place.common_dir, self._rules.target)
         pair = (onto, entry.head)
-        return authors_of(self._place.git, self._book.landings, where, pair, conflict.files)
+        return authors_of(self._place.git, self._store.landings, where, pair, conflict.files)
 
-    def _land_stack(self, made: Sequence[Made]) -> None:
-        tree = made[-1].candidate.tree
-        if len(made) > 1 and tree in self._failed:  # the half before it has landed meanwhile
-            self._halve(made)
+    def _land_stack(self, batch: Sequence[MergedEntry]) -> None:
+        tree = batch[-1].candidate.tree
+        if len(batch) > 1 and tree in self._failed:  # the half before it has landed meanwhile
+            self._halve(batch)
             return
-        results = self._check(made)
-        failed = next((each for each in results if not each.has_passed), None)
+        results = self._check(batch)
+        failed = next((result for result in results if not result.has_passed), None)
         if failed is None:
-            self._move(made, results)
-        elif len(made) == 1:
+            self._move(batch, results)
+        elif len(batch) == 1:
             words = f"check {failed.command!r} failed: {failed.reason}"
             last = f": {failed.last_line[:300]}" if failed.last_line else ""
-            self._tell(self._book.refuse(made[0].entry, "check_failed", words + last))
+            self._tell(self._store.refuse(batch[0].entry, "check_failed", words + last))
         else:
             self._failed.add(tree)
-            self._halve(made)
+            self._halve(batch)
 
-    def _halve(self, made: Sequence[Made]) -> None:
-        half = len(made) // 2
-        self.land([each.entry for each in made[:half]])
-        self.land([each.entry for each in made[half:]])
+    def _halve(self, batch: Sequence[MergedEntry]) -> None:
+        half = len(batch) // 2
+        self.land([merged.entry for merged in batch[:half]])
+        self.land([merged.entry for merged in batch[half:]])
 
-    def _check(self, made: Sequence[Made]) -> list[CheckResult]:
+    def _check(self, batch: Sequence[MergedEntry]) -> list[CheckResult]:
         """Check the last candidate, which contains all; the first check that fails ends it."""
         results: list[CheckResult] = []
         if not self._rules.checks:
             return results
-        candidate = made[-1].candidate
+        candidate = batch[-1].candidate
         try:
             folder = self._tree.put(candidate.commit)
         except GitFailed as error:
-            self._tree.put(made[0].candidate.onto)  # where it fails too, no entry is to blame
+            self._tree.put(batch[0].candidate.onto)  # where it fails too, no entry is to blame
             failed = CheckResult("git checkout", None, 0, str(error), "", 1)
-            self._book.tell_check(made, candidate.commit, failed)
+            self._store.tell_check(batch, candidate.commit, failed)
             return [failed]
         restore = partial(self._tree.restore, candidate.commit)
         for check in self._rules.checks:
@@ -397,7 +403,7 @@ class Lander:
             result = run_check(
                 check,
                 folder,
-                self._environment(made[-1]),
+                self._environment(batch[-1]),
                 timeout_s=self._rules.check_timeout_s,
                 stop=self._stop,
                 supervisors=self._supervisors,
@@ -405,63 +411,65 @@ class Lander:
             )
             if result.was_stopped:
                 raise Stopped
-            self._book.tell_check(made, candidate.commit, result)
+            self._store.tell_check(batch, candidate.commit, result)
             results.append(result)
             if not result.has_passed:
                 break
         return results
 
-    def _environment(self, made: Made) -> dict[str, str]:
+    def _environment(self, merged: MergedEntry) -> dict[str, str]:
         return {
             "BUS_DIR": self._bus.directory,
-            "BUS_TASK": made.entry.task or "",
-            "BUS_BRANCH": made.entry.branch,
-            "BUS_HEAD": made.head,
-            "BUS_CANDIDATE": made.candidate.commit,
-            "BUS_ONTO": made.candidate.onto,
+            "BUS_TASK": merged.entry.task or "",
+            "BUS_BRANCH": merged.entry.branch,
+            "BUS_HEAD": merged.head,
+            "BUS_CANDIDATE": merged.candidate.commit,
+            "BUS_ONTO": merged.candidate.onto,
             "BUS_TARGET": self._rules.target,
         }
 
-    def _move(self, made: Sequence[Made], results: Sequence[CheckResult]) -> None:
+    def _move(self, batch: Sequence[MergedEntry], results: Sequence[CheckResult]) -> None:
         """Move the target to the last candidate, and tell what came of it."""
         if self._stop.is_thrown:
             raise Stopped
-        first, last = made[0].candidate, made[-1].candidate
+        first, last = batch[0].candidate, batch[-1].candidate
         try:
-            landings = self._book.intend(made, results)
+            landings = self._store.intend(batch, results)
         except Stale as stale:
-            gone = {entry.message.seq for entry, _ in stale.entries}
+            stale_seqs = {entry.message.seq for entry, _ in stale.entries}
             for entry, reason in stale.entries:
-                self._tell(self._book.refuse(entry, "rejected", reason))
-            self.land([each.entry for each in made if each.entry.message.seq not in gone])
+                self._tell(self._store.refuse(entry, "rejected", reason))
+            self.land(
+                [merged.entry for merged in batch if merged.entry.message.seq not in stale_seqs]
+            )
             return
         if self._rules.propose is not None:
-            self._propose(made[0], landings[0])
+            self._propose(batch[0], landings[0])
             return
-        names = ", ".join(each.entry.name for each in made)
+        names = ", ".join(merged.entry.name for merged in batch)
         try:
             self._target.move(last.commit, first.onto, f"bus integrate: {names}")
         except TargetMoved as error:
-            self._book.abandon(landings)
-            for each in made:
-                self._tell(self._book.requeue(each.entry, str(error)))
+            self._store.abandon(landings)
+            for merged in batch:
+                self._tell(self._store.requeue(merged.entry, str(error)))
             self._rest_if_it_moves_on(str(error))
         except TargetBusy:
-            self._book.abandon(landings)
+            self._store.abandon(landings)
             raise
         except TargetRefused as error:
-            self._book.abandon(landings)
-            if len(made) > 1:
-                self._halve(made)
+            self._store.abandon(landings)
+            if len(batch) > 1:
+                self._halve(batch)
             else:
-                self._tell(self._book.refuse(made[0].entry, "rejected", str(error)))
+                self._tell(self._store.refuse(batch[0].entry, "rejected", str(error)))
         else:
             self._moves = 0
-            for each, landing in zip(made, landings, strict=True):
-                self._tell(self._landed(each.entry, landing))
+            for merged, landing in zip(batch, landings, strict=True):
+                self._tell(self._landed(merged.entry, landing))
 
     def _rest_if_it_moves_on(self, reason: str) -> None:
-        """Leave a target alone for a moment that others move faster than it is checked.
+        """Pause while others move the target faster than candidates are checked.
 
         Raises:
             TargetBusy: it was moved `MOVES` times in a row; the entries wait in the queue.
@@ -471,19 +479,19 @@ class Lander:
             self._moves = 0
             raise TargetBusy(f"{reason}, {MOVES} times in a row; it is tried again")
 
-    def _propose(self, made: Made, landing: Landing) -> None:
-        assert self._rules.propose is not None, made
+    def _propose(self, merged: MergedEntry, landing: Landing) -> None:
+        assert self._rules.propose is not None, merged
         refused = propose(
             self._rules.propose,
             self._place.main,
-            self._environment(made) | {"BUS_TITLE": made.entry.words.partition("\n")[0]},
+            self._environment(merged) | {"BUS_TITLE": merged.entry.words.partition("\n")[0]},
             stop=self._stop,
             supervisors=self._supervisors,
         )
         if refused is None:
-            self._tell(self._book.propose(landing, made.entry))
+            self._tell(self._store.propose(landing, merged.entry))
             return
-        self._book.abandon([landing])
+        self._store.abandon([landing])
         if self._stop.is_thrown:
             raise Stopped
-        self._tell(self._book.refuse(made.entry, "rejected", refused))
+        self._tell(self._store.refuse(merged.entry, "rejected", refused))

@@ -1,4 +1,4 @@
-"""Asking for an integration of a plain branch, and looking what one would give."""
+"""Requests to integrate a plain branch, and dry runs of an integration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, QUEUES, completion
 from ..steps.planning import open_queue
 from ..steps.tasks import Tasks
-from .entries import Entry, Ownership, Result
+from .entries import LandingEntry, LandingResult, Ownership
 from .lander import authors_of, stack_up
 
 TYPE_CHECKING = False
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from ...git.branches.candidates import CandidateConflict
     from ...git.branches.repositories import RepositoryPlace
     from .entries import OutcomeKind
-    from .integrator import Rules
+    from .integrator import IntegratorRules
 
 
-def request(bus: Bus, place: RepositoryPlace, rules: Rules, branches: Sequence[str]) -> None:
+def request(
+    bus: Bus, place: RepositoryPlace, rules: IntegratorRules, branches: Sequence[str]
+) -> None:
     """Add branches without a task to the queue, at the commits that they are at.
 
     Raises:
@@ -59,7 +61,9 @@ def request(bus: Bus, place: RepositoryPlace, rules: Rules, branches: Sequence[s
         open_queue(bus, COMPLETIONS).take_in([receipt.seq for receipt in receipts])
 
 
-def _refuse_same(bus: Bus, place: RepositoryPlace, rules: Rules, branch: str, head: str) -> None:
+def _refuse_same(
+    bus: Bus, place: RepositoryPlace, rules: IntegratorRules, branch: str, head: str
+) -> None:
     for entry in waiting(bus, place, rules):
         if (entry.branch, entry.head) == (branch, head):
             raise Refused(f"{shown(branch)} waits already, at {head[:12]}; see 'bus queue list'")
@@ -72,23 +76,23 @@ def _refuse_same(bus: Bus, place: RepositoryPlace, rules: Rules, branch: str, he
             )
 
 
-def waiting(bus: Bus, place: RepositoryPlace, rules: Rules) -> list[Entry]:
+def waiting(bus: Bus, place: RepositoryPlace, rules: IntegratorRules) -> list[LandingEntry]:
     """Return the entries for a target that have no end, in their order; nothing is claimed."""
     jobs = Jobs.of(bus)
-    found = []
+    entries = []
     for message in bus.read(type=QUEUES[COMPLETIONS]):
-        entry = Entry.of(message)
+        entry = LandingEntry.of(message)
         is_ours = entry.repository in (None, place.common_dir)
         if not is_ours or entry.target not in (None, rules.target):
             continue
-        known = [job for job in jobs.of_message(message.seq) if job.queue == COMPLETIONS]
-        if any(job.ended_at_ms is None for job in known):
-            found.append(entry)
-    return sorted(found, key=lambda entry: (entry.message.priority, entry.message.seq))
+        completions = [job for job in jobs.of_message(message.seq) if job.queue == COMPLETIONS]
+        if any(job.ended_at_ms is None for job in completions):
+            entries.append(entry)
+    return sorted(entries, key=lambda entry: (entry.message.priority, entry.message.seq))
 
 
-def look(bus: Bus, place: RepositoryPlace, rules: Rules) -> Iterator[Result]:
-    """Yield what an integration would give now but for checks; nothing is claimed or changed.
+def look(bus: Bus, place: RepositoryPlace, rules: IntegratorRules) -> Iterator[LandingResult]:
+    """Yield the results of a dry run without checks; nothing is claimed or changed.
 
     Git writes what it makes into a folder of its own, which is removed. No driver is run: what one
     would make of a file is not known.
@@ -105,28 +109,28 @@ def look(bus: Bus, place: RepositoryPlace, rules: Rules) -> Iterator[Result]:
             task = None if entry.task is None else tasks.get(entry.task)
             if task is not None and (task.unproven or task.state != "APPROVED"):
                 how = "unproven" if task.unproven else task.state
-                yield Result(entry, "rejected", reason=f"the task is {how}")
+                yield LandingResult(entry, "rejected", reason=f"the task is {how}")
                 continue
             if (reason := ownership.obstacle(entry, onto)) is not None:
-                yield Result(entry, "rejected", reason=reason)
+                yield LandingResult(entry, "rejected", reason=reason)
                 continue
             stack = stack_up(candidates, [entry], onto, rules.strategy)
-            for _, conflict in stack.wrong:
+            for _, conflict in stack.refused:
                 yield _refused(bus, place, rules, entry, conflict, candidates, onto)
-            if stack.made or stack.there:
-                yield Result(entry, "would_land", reason="it merges; nothing was checked")
-            onto = stack.made[-1].candidate.commit if stack.made else onto
+            if stack.merged or stack.there:
+                yield LandingResult(entry, "would_land", reason="it merges; nothing was checked")
+            onto = stack.merged[-1].candidate.commit if stack.merged else onto
 
 
 def _refused(
     bus: Bus,
     place: RepositoryPlace,
-    rules: Rules,
-    entry: Entry,
+    rules: IntegratorRules,
+    entry: LandingEntry,
     conflict: CandidateConflict,
     candidates: Candidates,
     onto: str,
-) -> Result:
+) -> LandingResult:
     others: dict[str, str] = {}
     if conflict.files and entry.head is not None:
         where, pair = (place.common_dir, rules.target), (onto, entry.head)
@@ -134,4 +138,4 @@ def _refused(
     outcome: OutcomeKind = "conflict" if conflict.is_conflict else "rejected"
     if not conflict.is_known:
         outcome = "not_known"
-    return Result(entry, outcome, None, conflict.files, conflict.reason, others)
+    return LandingResult(entry, outcome, None, conflict.files, conflict.reason, others)

@@ -100,7 +100,7 @@ UNKNOWN_ERROR = "Unknown error"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """A message in one of the queues, with its job and the newest claim on it.
 
     Attributes:
@@ -145,13 +145,13 @@ class Entry:
 
     def payload(self) -> dict[str, Any]:
         """Return its payload; {} where that is no object."""
-        found = self.message.payload
-        return found if isinstance(found, dict) else {}
+        payload = self.message.payload
+        return payload if isinstance(payload, dict) else {}
 
     def text(self, name: str) -> str | None:
         """Return a field of its payload that is text, else None."""
-        found = self.payload().get(name)
-        return found if isinstance(found, str) else None
+        value = self.payload().get(name)
+        return value if isinstance(value, str) else None
 
     def wait_ms(self) -> int:
         """Return how long it waited for its newest claim, in milliseconds."""
@@ -173,18 +173,18 @@ class Entry:
         """Return message and detail of its failure; None unless it is over badly."""
         if not self.is_over_badly:
             return None
-        told = None if self.claim is None else self.claim.result
+        result = None if self.claim is None else self.claim.result
         if (
             self.claim is not None
             and self.claim.status in (states.FAILED, states.TIMED_OUT)
-            and told
+            and result
         ):
             try:
-                found = orjson.loads(told)
+                failure = orjson.loads(result)
             except orjson.JSONDecodeError:
-                found = None
-            if isinstance(found, dict) and isinstance(found.get("message"), str):
-                return found
+                failure = None
+            if isinstance(failure, dict) and isinstance(failure.get("message"), str):
+                return failure
         why = self.job.error or UNKNOWN_ERROR
         if self.claim is not None and self.claim.status == LOST and ": " in why:
             message, _, detail = why.partition(": ")
@@ -259,7 +259,7 @@ class Budgets:
         asked = planning if isinstance(planning, dict) else {}
 
         def budget(name: str, default_ms: int) -> int:
-            return _given(payload.get(name)) or _given(asked.get(name)) or default_ms
+            return _budget_ms(payload.get(name)) or _budget_ms(asked.get(name)) or default_ms
 
         return cls(
             budget("queueWaitBudgetMs", SLOTS_MS[priority]),
@@ -273,11 +273,11 @@ def eta_ms(priority: int, place: int | None) -> int | None:
     return None if place is None else SLOTS_MS[priority] * (place - 1)
 
 
-def _given(value: object) -> int | None:
+def _budget_ms(value: object) -> int | None:
     """Return a budget in its bounds; None for what is no positive number."""
     if isinstance(value, str):
-        found = _WHOLE.match(value)
-        value = int(found[1]) if found else None
+        match = _WHOLE.match(value)
+        value = int(match[1]) if match else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
         return None
     return min(max(MIN_BUDGET_MS, int(value)), _MAX_BUDGET_MS)

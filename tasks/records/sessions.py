@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Something that needs a person's word.
+    """Something that needs a person's decision.
 
     Attributes:
         session: the session in which it was asked for.
@@ -64,7 +64,7 @@ class SessionTable(Table):
         """Note whether a service is online in a session.
 
         Returns:
-            All that are online; None where it was told already that all were.
+            All that are online; None if the session was already reported ready.
         """
         row = self._engine.row(SQL["session"], (session,))
         if row is None or row[1] is not None:
@@ -108,7 +108,7 @@ SNAPSHOT_TTL_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLock:
     """The dispatch lock while it is held.
 
     Attributes:
@@ -122,26 +122,26 @@ class Held:
     expires_at_ms: int
     updated_at_ms: int
 
-    def since(self, now_ms: int) -> Held:
-        """Return the lock of a clock that was ahead as it is held from now on, as long."""
+    def since(self, now_ms: int) -> HeldLock:
+        """Return a lock that a clock ahead of ours has stored, begun now, for as long."""
         ends_ms = now_ms + self.expires_at_ms - self.updated_at_ms
-        return Held(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
+        return HeldLock(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
 
 
 class DispatchLock(Table):
     """The table `dispatch_lock`: one row while a run may dispatch work, and none else."""
 
-    def holder(self) -> Held | None:
+    def holder(self) -> HeldLock | None:
         """Return the lock as it is held now, or None. A lock that has expired is dropped."""
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.change(CONTROL["drop_expired_lock"], (now_ms,))
             row = self._engine.row(CONTROL["dispatch_lock"])
-            held = None if row is None else Held(*row)
-            if held is not None and held.updated_at_ms > now_ms:
-                held = held.since(now_ms)
-                self._store(held)
-            return held
+            lock = None if row is None else HeldLock(*row)
+            if lock is not None and lock.updated_at_ms > now_ms:
+                lock = lock.since(now_ms)
+                self._store(lock)
+            return lock
 
     def acquire(
         self,
@@ -150,7 +150,7 @@ class DispatchLock(Table):
         *,
         ttl_ms: int | None = None,
         stale_after_ms: int | None = None,
-    ) -> tuple[bool, Held]:
+    ) -> tuple[bool, HeldLock]:
         """Acquire the lock if it is free, or held by this run. One transaction.
 
         Args:
@@ -164,18 +164,18 @@ class DispatchLock(Table):
         """
         with self._engine.write():
             now_ms = self._engine.now_ms()
-            held = self.holder()
-            if held is not None and not _may_take(held, session, run, now_ms, stale_after_ms):
-                return False, held
-            is_mine = held is not None and (held.session, held.run) == (session, run)
-            begun_ms = held.acquired_at_ms if held is not None and is_mine else now_ms
-            row = Held(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
+            lock = self.holder()
+            if lock is not None and not _may_take(lock, session, run, now_ms, stale_after_ms):
+                return False, lock
+            is_mine = lock is not None and (lock.session, lock.run) == (session, run)
+            begun_ms = lock.acquired_at_ms if lock is not None and is_mine else now_ms
+            row = HeldLock(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
             self._store(row)
             return True, row
 
     def renew(
         self, session: str, run: str, *, ttl_ms: int | None = None
-    ) -> tuple[bool, Held | None]:
+    ) -> tuple[bool, HeldLock | None]:
         """Extend the lock that this run holds; else change nothing. One transaction.
 
         Returns:
@@ -183,10 +183,10 @@ class DispatchLock(Table):
         """
         with self._engine.write():
             now_ms = self._engine.now_ms()
-            held = self.holder()
-            if held is None or (held.session, held.run) != (session, run):
-                return False, held
-            row = Held(session, run, held.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
+            lock = self.holder()
+            if lock is None or (lock.session, lock.run) != (session, run):
+                return False, lock
+            row = HeldLock(session, run, lock.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
             self._store(row)
             return True, row
 
@@ -194,16 +194,18 @@ class DispatchLock(Table):
         """Release the lock that this run holds; False where it does not."""
         return self._engine.count_changes(CONTROL["release_lock"], (session, run)) > 0
 
-    def _store(self, held: Held) -> None:
-        row = (held.session, held.run, held.acquired_at_ms, held.expires_at_ms, held.updated_at_ms)
+    def _store(self, lock: HeldLock) -> None:
+        row = (lock.session, lock.run, lock.acquired_at_ms, lock.expires_at_ms, lock.updated_at_ms)
         self._engine.change(CONTROL["hold_lock"], row)
 
 
-def _may_take(held: Held, session: str, run: str, now_ms: int, stale_after_ms: int | None) -> bool:
-    if held.session != session:
+def _may_take(
+    lock: HeldLock, session: str, run: str, now_ms: int, stale_after_ms: int | None
+) -> bool:
+    if lock.session != session:
         return False
-    is_stale = stale_after_ms is not None and now_ms - held.updated_at_ms >= stale_after_ms
-    return held.run == run or is_stale
+    is_stale = stale_after_ms is not None and now_ms - lock.updated_at_ms >= stale_after_ms
+    return lock.run == run or is_stale
 
 
 def _ttl(ttl_ms: int | None) -> int:
@@ -211,7 +213,7 @@ def _ttl(ttl_ms: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AutonomySnapshot:
     """The facts that a planner saw before it decided.
 
     Attributes:
@@ -242,29 +244,31 @@ class Autonomy(Table):
     def state(self, session: str) -> dict[str, Any] | None:
         """Return the state of a session's planner, or None."""
         text = self._engine.value(CONTROL["autonomy_state"], (session,))
-        found: dict[str, Any] | None = None if text is None else json.loads(text)
-        return found
+        state: dict[str, Any] | None = None if text is None else json.loads(text)
+        return state
 
     def add_snapshot(
         self, session: str, run: str, payload: dict[str, Any], *, ttl_ms: int = SNAPSHOT_TTL_MS
-    ) -> Snapshot:
+    ) -> AutonomySnapshot:
         """Store a snapshot, with whether the run holds the dispatch lock now."""
         with self._engine.write():
-            held = DispatchLock(self._engine).holder()
-            is_held = held is not None and (held.session, held.run) == (session, run)
-            made = Snapshot(new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload)
-            row = (made.id, session, run, made.created_at_ms, ttl_ms, int(is_held))
+            lock = DispatchLock(self._engine).holder()
+            is_held = lock is not None and (lock.session, lock.run) == (session, run)
+            snapshot = AutonomySnapshot(
+                new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload
+            )
+            row = (snapshot.id, session, run, snapshot.created_at_ms, ttl_ms, int(is_held))
             self._engine.change(CONTROL["add_snapshot"], (*row, json.dumps(payload)))
-            self.prune(made.created_at_ms - KEPT_MS, 10)  # fewer come than go
-        return made
+            self.prune(snapshot.created_at_ms - KEPT_MS, 10)  # fewer come than go
+        return snapshot
 
-    def snapshot(self, id: str) -> Snapshot | None:
+    def snapshot(self, id: str) -> AutonomySnapshot | None:
         """Return a snapshot, or None."""
         row = self._engine.row(CONTROL["snapshot"], (id,))
         if row is None:
             return None
         name, session, run, created_at_ms, ttl_ms, is_held, payload = row
-        return Snapshot(
+        return AutonomySnapshot(
             name, session, run, created_at_ms, ttl_ms, bool(is_held), json.loads(payload)
         )
 

@@ -52,9 +52,9 @@ class TaskTable(Table):
         limit: int | None = None,
     ) -> list[Task]:
         """Return the tasks in these states, of this worker, made since then; the oldest first."""
-        wanted = None if states is None else orjson.dumps(sorted(states)).decode()
-        wanted_of = (wanted, worker, _ALL if limit is None else limit, since_ms)
-        rows = self._engine.rows(SQL["tasks"], wanted_of)
+        states_json = None if states is None else orjson.dumps(sorted(states)).decode()
+        values = (states_json, worker, _ALL if limit is None else limit, since_ms)
+        rows = self._engine.rows(SQL["tasks"], values)
         return [_task(row) for row in rows]
 
     def landed_as(self, commit: str) -> Task | None:
@@ -144,10 +144,10 @@ class Landing:
     """A commit that was to become the head of a target branch.
 
     Attributes:
-        seq: of the message that tells of the intent.
+        seq: of the message with the intent.
         repository: the git directory that the work trees of its repository share.
         target: the branch.
-        task, attempt: of whom; None for a branch without a task.
+        task, attempt: the task and its attempt; None for a branch without a task.
         branch, head: what was to land.
         onto: the commit that the candidate was made onto.
         candidate, tree: the commit, and its files.
@@ -206,11 +206,11 @@ class Landings(Table):
         return bool(self._engine.count_changes(SQL["end_landing"], (seq, state, at_ms)))
 
     def open(self, repository: str, target: str) -> list[Landing]:
-        """Return those of a target of which nobody knows the end yet, in order."""
+        """Return those of a target whose end is not known yet, in order."""
         return _all(self._engine.rows(SQL["open_landings"], (repository, target)))
 
     def undecided(self) -> list[Landing]:
-        """Return those of all targets of which nobody knows the end yet."""
+        """Return those of all targets whose end is not known yet."""
         return _all(self._engine.rows(SQL["undecided_landings"]))
 
     def of_head(self, repository: str, target: str, head: str) -> list[Landing]:
@@ -243,7 +243,7 @@ _KEPT_MS = 86_400_000
 
 
 class Forecasts(Table):
-    """The table `merge_forecasts`. Commits never change, so that what it says stays true."""
+    """The table `merge_forecasts`. Commits never change, so its rows stay true."""
 
     def known(self, pairs: Iterable[Pair]) -> dict[Pair, Files]:
         """Return what is known of some pairs."""
@@ -253,14 +253,14 @@ class Forecasts(Table):
             (a, b): None if files is None else tuple(orjson.loads(files)) for a, b, files in rows
         }
 
-    def note(self, found: Mapping[Pair, Files]) -> None:
+    def note(self, forecasts: Mapping[Pair, Files]) -> None:
         """Store what was found of some pairs, and drop what is old."""
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.change(SQL["prune_forecasts"], (now_ms - _KEPT_MS,))
             rows = [
                 (a, b, None if files is None else encode(list(files)).decode(), now_ms)
-                for (a, b), files in found.items()
+                for (a, b), files in forecasts.items()
             ]
             self._engine.run_many(SQL["add_forecast"], rows)
 
@@ -279,7 +279,7 @@ class PlannedJob:
         priority: 0 interactive, 1 normal, 2 background.
         planned_by: the agent that planned it.
         correlation_id: its conversation, or None.
-        message_id: of the message that told of it.
+        message_id: of the message that announced it.
         planned_at_ms: when, in epoch milliseconds.
     """
 
@@ -310,11 +310,11 @@ class PlannedJobs(Table):
 
     def list(self) -> list[PlannedJob]:
         """Return all of them, the oldest first."""
-        found = [
+        planned = [
             PlannedJob(task, decode_stored(payload), tuple(orjson.loads(depends_on)), *rest)
             for task, payload, depends_on, *rest in self._engine.rows(SQL["planned_jobs"])
         ]
-        return sorted(found, key=lambda job: job.planned_at_ms)
+        return sorted(planned, key=lambda job: job.planned_at_ms)
 
     def add(self, job: PlannedJob) -> None:
         """Store one."""

@@ -1,4 +1,4 @@
-"""The words of workers about themselves, beside their heartbeats."""
+"""What workers report about themselves, besides their heartbeats."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ class Workers(Table):
         capabilities: Mapping[str, Any] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store what a worker says of itself, over what it said before."""
-        told = (poll_ms, _json(capabilities), _json(details))
-        self._engine.change(CONTROL["describe_worker"], (worker, *told, self._engine.now_ms()))
+        """Store a worker's description of itself, over its earlier one."""
+        description = (poll_ms, _json(capabilities), _json(details))
+        self._engine.change(
+            CONTROL["describe_worker"], (worker, *description, self._engine.now_ms())
+        )
 
     def note(self, worker: str) -> None:
         """Note that there is a worker, unless that is known."""

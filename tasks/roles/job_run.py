@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from ..records.task import Task
     from ..steps.tasks import Tasks
     from .job_tree import Author, JobTrees, Ports
-    from .worker_name import Says, TaskKeeper, WorkerName
+    from .worker_name import StatusReporter, TaskKeeper, WorkerName
 
 # The job that a worker of tasks is given: its fields, checked.
 
-#: The kind of a job that says none, and the kinds whose work is committed.
+#: The default kind of a job, and the kinds whose work is committed.
 EXECUTE = "task.execute"
 COMMITTING = (EXECUTE,)
 
@@ -108,7 +108,7 @@ def read_job(message: Message) -> JobForm:
     if review is not None and review not in REVIEWS:
         raise InvalidInput(f"review must be {', '.join(REVIEWS)}, not {shown(review)}")
     depends_on = payload.get("depends_on") or []
-    if not isinstance(depends_on, list) or not all(isinstance(each, str) for each in depends_on):
+    if not isinstance(depends_on, list) or not all(isinstance(name, str) for name in depends_on):
         raise InvalidInput("depends_on must be a list of tasks")
     return JobForm(
         id=message.id,
@@ -118,7 +118,7 @@ def read_job(message: Message) -> JobForm:
         payload=payload,
         base=_text(payload, "base"),
         target=_text(payload, "target"),
-        review=next((each for each in REVIEWS if each == review), None),
+        review=next((name for name in REVIEWS if name == review), None),
         depends_on=tuple(depends_on),
         timeout_s=_budget_s(payload),
     )
@@ -127,7 +127,7 @@ def read_job(message: Message) -> JobForm:
 def prompt_of_attempt(
     form: JobForm, task: Task, there: TreeState, answers: list[tuple[str, str]]
 ) -> str:
-    """Return the prompt of a run: with all that the program must know of the runs before it.
+    """Return the prompt of a run, with all that the program must know of earlier runs.
 
     Args:
         form: the job.
@@ -178,26 +178,26 @@ def _budget_s(payload: Mapping[str, Any]) -> float | None:
     return value / 1000
 
 
-# The means of the work on a job, and the two ways in which it is broken off.
+# The context of the work on a job, and the two ways in which it ends early.
 
 
 class Interrupted(AckbusError):
     """The worker is to end, or has lost the job; what was begun goes on elsewhere."""
 
 
-class Over(AckbusError):
+class AlreadyEnded(AckbusError):
     """The end of the job is recorded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class JobContext:
     """All that the work on a job needs.
 
     Attributes:
         bus, queue, tasks: where the job and its task are.
         worker: the name of the worker.
-        program: what does the work, and how long it may take unless the job says so, in seconds.
-        timeout_s: that.
+        program: what does the work.
+        timeout_s: how long the program may take unless the job says so, in seconds.
         lease_s: for how long claim and lease are taken and renewed.
         author: of commits.
         trees: the work trees.
@@ -205,7 +205,7 @@ class Means:
         name: the worker's, with its scratch folder.
         keeper: renews what is held.
         attempts: counts transient failures.
-        says: tells what the worker is at.
+        report: reports the status of the worker.
         supervisors: run the program.
     """
 
@@ -222,7 +222,7 @@ class Means:
     name: WorkerName
     keeper: TaskKeeper
     attempts: BoundedAttempts
-    says: Says
+    report: StatusReporter
     supervisors: Supervisors
 
 
@@ -285,14 +285,14 @@ class StoredOutput:
         self._output = JobOutput.of(bus)
         self._seq = seq
         self._lines: deque[OutputLine] = deque(maxlen=_WAITING)
-        self._left = _MOST
+        self._lines_left = _MOST
         self._over = threading.Event()
         self._thread: Thread | None = None
 
     def take(self, line: OutputLine) -> None:
         """Take a line; it never blocks."""
-        if self._left > 0:
-            self._left -= 1
+        if self._lines_left > 0:
+            self._lines_left -= 1
             self._lines.append(line)
 
     def __enter__(self) -> StoredOutput:
@@ -330,21 +330,21 @@ class JobRun:
     """Runs the program for the job of one claim.
 
     Args:
-        means: what it needs.
+        context: what it needs.
         claim: the claim.
         switch: ends the program early.
     """
 
-    def __init__(self, means: Means, claim: Claim, switch: StopSwitch) -> None:
-        self._means, self._claim, self._switch = means, claim, switch
+    def __init__(self, context: JobContext, claim: Claim, switch: StopSwitch) -> None:
+        self._context, self._claim, self._switch = context, claim, switch
 
     def on_task(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
         """Run the program, again after a transient failure, and return how it ended."""
-        means = self._means
-        there = read_state(means.trees.tree_of(task), task.base)
+        context = self._context
+        there = read_state(context.trees.tree_of(task), task.base)
         prompt = prompt_of_attempt(form, task, there, self._answers(task))
-        scratch = means.name.fresh_scratch()
-        environment = environment_of_task(task, means.bus.layout.directory, means.worker) | {
+        scratch = context.name.fresh_scratch()
+        environment = environment_of_task(task, context.bus.layout.directory, context.worker) | {
             "BUS_JOB_ID": form.id,
             "BUS_TASK_COMMITS": str(there.ahead),
             "BUS_TASK_SCRATCH": scratch,
@@ -356,13 +356,13 @@ class JobRun:
         )
 
     def on_files(self, form: JobForm) -> ProgramEnd:
-        """Run the program on files that belong to no branch: what it says is the result."""
-        means = self._means
-        scratch = means.name.fresh_scratch()
-        folder = files_of(means.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))
+        """Run the program on files that belong to no branch: its output is the result."""
+        context = self._context
+        scratch = context.name.fresh_scratch()
+        folder = files_of(context.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))
         environment = {
-            "BUS_DIR": means.bus.layout.directory,
-            "BUS_AGENT": means.worker,
+            "BUS_DIR": context.bus.layout.directory,
+            "BUS_AGENT": context.worker,
             "BUS_JOB_ID": form.id,
             "BUS_TASK_SCRATCH": scratch,
             "BUS_CORRELATION_ID": self._claim.message.conversation,
@@ -372,14 +372,14 @@ class JobRun:
         )
 
     def _attempts(self, run: Callable[[], ProgramEnd]) -> ProgramEnd:
-        attempts = self._means.attempts
+        attempts = self._context.attempts
         while True:
             attempts.begin()
             end = run()
             if end.kind != "transient":
                 attempts.end()
                 return end
-            pause_ms = attempts.failed(self._means.bus.now_ms())
+            pause_ms = attempts.failed(self._context.bus.now_ms())
             if pause_ms is None:
                 return end
             self._say("waiting", f"again in {pause_ms / 1000:g} s: {end.reason}")
@@ -394,20 +394,20 @@ class JobRun:
         environment: dict[str, str],
         what: str,
     ) -> ProgramEnd:
-        means = self._means
-        file = write_prompt(scratch, prompt) if means.program.wants_file else ""
+        context = self._context
+        file = write_prompt(scratch, prompt) if context.program.wants_file else ""
         self._say("working", what)
-        with StoredOutput(means.bus, self._claim.message.seq) as stored:
+        with StoredOutput(context.bus, self._claim.message.seq) as stored:
             end = run_program(
-                means.program,
+                context.program,
                 prompt,
                 folder=folder,
                 environment={**environment, **trace_variables(self._claim.message)},
                 prompt_file=file,
-                timeout_s=form.timeout_s or means.timeout_s,
+                timeout_s=form.timeout_s or context.timeout_s,
                 take=stored.take,
                 stop=self._switch,
-                supervisors=means.supervisors,
+                supervisors=context.supervisors,
             )
         # The signal that ends the worker may end the program in the same moment.
         is_killed = end.kind == "failed" and end.exit_code == -1
@@ -417,16 +417,16 @@ class JobRun:
 
     def _answers(self, task: Task) -> list[tuple[str, str]]:
         """Return the questions about a task with their answers, in order."""
-        told = self._means.bus.read(type=ANSWER, conversation=task.correlation_id)
-        payloads = [message.payload for message in told if isinstance(message.payload, dict)]
+        answers = self._context.bus.read(type=ANSWER, conversation=task.correlation_id)
+        payloads = [message.payload for message in answers if isinstance(message.payload, dict)]
         return [
-            (str(each.get("question")), str(each.get("words")))
-            for each in payloads
-            if each.get("task") == task.task
+            (str(payload.get("question")), str(payload.get("words")))
+            for payload in payloads
+            if payload.get("task") == task.task
         ]
 
     def _say(self, status: str, what: str) -> None:
-        self._means.says(status, what)
+        self._context.report(status, what)
 
 
 def pause(switch: StopSwitch, pause_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The work tree of a job: its task is made with it, it is found again, and it goes after the work.
+"""The work tree of a job: created with its task, found again after a kill, removed at the end.
 
 A tree comes before its task, so a kill between the two leaves a tree that the same job finds again.
 """
@@ -58,10 +58,10 @@ class Ports:
         Raises:
             InvalidInput: it is none.
         """
-        found = re.fullmatch(r"(?a)(\d{1,5})-(\d{1,5})", text)
-        if found is None or not 0 < int(found[1]) <= int(found[2]) < 65_536:
+        match = re.fullmatch(r"(?a)(\d{1,5})-(\d{1,5})", text)
+        if match is None or not 0 < int(match[1]) <= int(match[2]) < 65_536:
             raise InvalidInput(f"ports are given like 20000-20999, not {shown(text)}")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def take(self, bus: Bus, task: str, worker: str, lease_s: float) -> tuple[int, Lease]:
         """Return a port that no task has and no program listens on, and the lease on it.
@@ -115,19 +115,19 @@ class Author:
     email: str
 
     @classmethod
-    def of(cls, worker: str, given: str | None = None) -> Author:
-        """Return the author that is given as `NAME <EMAIL>`, else one named as the worker.
+    def of(cls, worker: str, text: str | None = None) -> Author:
+        """Return the author that a text names as `NAME <EMAIL>`; None: one named as the worker.
 
         Raises:
             InvalidInput: it has another form.
         """
-        if given is None:
+        if text is None:
             plain = re.sub(r"[^A-Za-z0-9._-]", "-", worker)
             return cls(re.sub(r"[<>\n]", " ", worker), f"{plain}@ackbus.invalid")
-        found = _AUTHOR.fullmatch(given)
-        if found is None:
-            raise InvalidInput(f"the author must be like 'Name <name@host>', not {shown(given)}")
-        return cls(found[1], found[2])
+        match = _AUTHOR.fullmatch(text)
+        if match is None:
+            raise InvalidInput(f"the author must be like 'Name <name@host>', not {shown(text)}")
+        return cls(match[1], match[2])
 
     def variables(self) -> dict[str, str | None]:
         """Return the variables by which git knows it."""
@@ -159,9 +159,9 @@ def commit_leftovers(tree: LinkedTree, task: Task, prompt: str, author: Author) 
     git = repository_of(tree, author.variables())
     if not state.is_clean:
         stage_all(git, embedded_in(tree), _LIMIT_S)
-    if found := embedded_in(tree):
+    if embedded := embedded_in(tree):
         raise Refused(
-            f"in its work tree there are repositories by themselves: {named(found)}; git would have"
+            f"its work tree contains other repositories: {named(embedded)}; git would commit"
             " none of their files"
         )
     if state.is_clean:
@@ -177,7 +177,7 @@ def commit_leftovers(tree: LinkedTree, task: Task, prompt: str, author: Author) 
     return read_state(tree, task.base)
 
 
-#: The branch of a job's task, unless told otherwise.
+#: The default branch of a job's task.
 BRANCH = "agent/{worker}/{job}"
 
 _log = logging.getLogger("ackbus.tasks.worker")
@@ -325,8 +325,10 @@ class JobTrees:
         except AckbusError as error:
             _log.warning("the tree of task %s stays: %s", task.task, error)
         else:
-            for kept in removed.kept:
-                _log.warning("task %s: %s is kept at %s", task.task, kept.commit[:12], kept.ref)
+            for kept_commit in removed.kept:
+                _log.warning(
+                    "task %s: %s is kept at %s", task.task, kept_commit.commit[:12], kept_commit.ref
+                )
 
     def clean_up(self) -> None:
         """Remove the trees of this worker's jobs that are over: a kill came before it was done."""
@@ -335,9 +337,9 @@ class JobTrees:
         except GitFailed as error:
             _log.warning("trees were not looked through: %s", error)
             return
-        known = {task.task: task for task in self._tasks.list(worker=self._worker)}
+        tasks = {task.task: task for task in self._tasks.list(worker=self._worker)}
         for note in notes:
-            task = known.get(note.task)
+            task = tasks.get(note.task)
             if task is not None and task.from_queue and task.state not in HELD:
                 self.remove(task, keeps_files=not task.is_live)
 

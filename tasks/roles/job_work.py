@@ -1,7 +1,7 @@
-"""The work on one job: its task and tree, the program, and one transaction for the end of it all.
+"""The work on one job: its task and tree, the program, and one transaction that ends them all.
 
-The job's claim is the right to its task: whoever has it is the holder, and one who had it before is
-gone, or is told so. All that a kill leaves is found again by whoever has the job next.
+The claim on the job is the right to its task: who had it before has ended, or gets an error. All
+that a kill leaves is found again by the next worker of the job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...subscribers.jobs.policy import WorkHeaders
 from ...workers.processes.stop_switch import DYING_S, GRACE_S, StopSwitch
 from ..records.task_table import TaskTable
 from ..steps.planning import NewJob
-from .job_run import LOOK_S, Interrupted, JobRun, Over, pause, read_job
+from .job_run import LOOK_S, AlreadyEnded, Interrupted, JobRun, pause, read_job
 from .job_tree import commit_leftovers
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..agent_program import ProgramEnd
     from ..options import OnLost
     from ..records.task import Task
-    from .job_run import JobForm, Means
+    from .job_run import JobContext, JobForm
 
 # Waiting for processes that are still at work in a folder: those that a lost worker has left.
 
@@ -43,7 +43,7 @@ _NAP_S = 0.05
 def wait_until_alone(
     folder: str, timeout_s: float, is_over: Callable[[], bool] = lambda: False
 ) -> list[int]:
-    """Wait until nobody is at work in a folder, and return who still is.
+    """Wait until no process works in a folder; return the numbers of those that still do.
 
     A program whose worker was killed gets some seconds to end: two must not work in one tree.
 
@@ -53,9 +53,9 @@ def wait_until_alone(
         is_over: whether to wait no longer.
     """
     deadline = time.monotonic() + timeout_s
-    while (left := occupants_of(folder)) and time.monotonic() < deadline and not is_over():
+    while (occupants := occupants_of(folder)) and time.monotonic() < deadline and not is_over():
         time.sleep(_NAP_S)
-    return left
+    return occupants
 
 
 _log = logging.getLogger("ackbus.tasks.worker")
@@ -65,16 +65,16 @@ class JobWork:
     """The work on the job of one claim, from its start to its end.
 
     Args:
-        means: what it needs.
+        context: what it needs.
         claim: the claim.
     """
 
-    def __init__(self, means: Means, claim: Claim) -> None:
-        self._means = means
-        self._table = TaskTable.of(means.bus)
+    def __init__(self, context: JobContext, claim: Claim) -> None:
+        self._context = context
+        self._table = TaskTable.of(context.bus)
         self._claim = claim
         self._switch = StopSwitch()
-        self._program = JobRun(means, claim, self._switch)
+        self._program = JobRun(context, claim, self._switch)
         self._lost: str | None = None
         self._task: Task | None = None  # as soon as it is known
 
@@ -99,7 +99,7 @@ class JobWork:
                 self._work(form, self._take_up(form))
             else:
                 self._do_uncommitted(form)
-        except Over:
+        except AlreadyEnded:
             pass
         except (Interrupted, ProgramStopped, TreeBusy):
             self._hand_back()
@@ -114,16 +114,16 @@ class JobWork:
     def _work(self, form: JobForm, task: Task) -> None:
         """Run the program as often as it is worth it, and record how the attempt ended."""
         port = self._take_port(task)
-        self._means.keeper.hold_task(task, *([port[1]] if port else []))
+        self._context.keeper.hold_task(task, *([port[1]] if port else []))
         try:
             while True:
                 end = self._program.on_task(form, task, None if port is None else port[0])
-                found = self._means.tasks.get(task.task)
-                if self._lost is not None or found.blocked is None:
+                current = self._context.tasks.get(task.task)
+                if self._lost is not None or current.blocked is None:
                     break
-                self._means.keeper.hold_task(None)  # the answer brings another token
-                task = self._wait_for_answer(found)
-                self._means.keeper.hold_task(task, *([port[1]] if port else []))
+                self._context.keeper.hold_task(None)  # the answer brings another token
+                task = self._wait_for_answer(current)
+                self._context.keeper.hold_task(task, *([port[1]] if port else []))
             self._settle(form, task, end)
         finally:
             if port is not None:
@@ -133,13 +133,13 @@ class JobWork:
         """Return the task of the job, WORKING under a lease of this worker.
 
         Raises:
-            Over: nothing is left to do for it: a job that comes again redoes nothing.
+            AlreadyEnded: nothing is left to do: a repeated job redoes nothing.
         """
-        means, waited = self._means, False
+        context, waited = self._context, False
         while True:
-            means.tasks.settle_lost()
+            context.tasks.settle_lost()
             task = self._task = self._find(form)
-            held = None if task is None else means.tasks.holder(task)
+            lease = None if task is None else context.tasks.holder(task)
             if task is None:
                 pause(self._switch, LOOK_S)
             elif task.unproven:
@@ -149,29 +149,29 @@ class JobWork:
                 waited = True
             elif task.state not in ("ASSIGNED", "WORKING"):
                 self._end_with(task)
-            elif held is None or held.holder == means.worker:
-                if task.state == "ASSIGNED" or held is not None:
-                    return self._begin(task, None if held is None else held.token)
-            elif waited:  # it was blocked, so nobody is at work: who has the job goes on
-                self._release(held)
+            elif lease is None or lease.holder == context.worker:
+                if task.state == "ASSIGNED" or lease is not None:
+                    return self._begin(task, None if lease is None else lease.token)
+            elif waited:  # it was blocked, so nobody works on it: the job's holder goes on
+                self._release(lease)
                 waited = False
             else:
-                self._say("waiting", f"{task.task}: {held.holder} has it")
+                self._say("waiting", f"{task.task}: {lease.holder} has it")
                 pause(self._switch, LOOK_S)
 
     def _find(self, form: JobForm) -> Task | None:
         """Return the task of the job, made if need be; None while a lost worker has its lease."""
-        means = self._means
+        context = self._context
         if (task := self._table.get(form.task)) is not None:
             return task
         if not all(map(self._has_landed, form.depends_on)):
             self._plan(form)
-        wanted = WorkHeaders.of(self._claim.message)
-        on_lost = getattr(wanted, "on_lost", None)
+        headers = WorkHeaders.of(self._claim.message)
+        on_lost = getattr(headers, "on_lost", None)
         self._say("working", f"{form.task}: making its work tree")
         rule: OnLost = "fail" if on_lost == "fail" else "requeue"
         try:
-            return means.trees.spawn(self._claim, form, means.lease_s, rule, self._switch)
+            return context.trees.spawn(self._claim, form, context.lease_s, rule, self._switch)
         except (LeaseLost, TreeBusy) as error:
             self._say("waiting", str(error))
             return None
@@ -189,28 +189,30 @@ class JobWork:
             depends_on=form.depends_on,
             priority=message.priority,
         )
-        with self._means.bus.transaction():
+        with self._context.bus.transaction():
             self._complete({"task": form.task, "state": "PLANNED"})  # its name is free then
-            self._means.tasks.plan(
+            self._context.tasks.plan(
                 [job],
                 agent=message.from_agent,
                 in_reply_to=message.id,
                 correlation_id=message.conversation,
             )
-        raise Over
+        raise AlreadyEnded
 
     def _begin(self, task: Task, token: int | None) -> Task:
-        """Make sure of the tree, that nobody is in it, and begin."""
-        means = self._means
-        means.trees.make(task, self._switch)
+        """Make sure that the tree is there and that no process is in it, and begin."""
+        context = self._context
+        context.trees.make(task, self._switch)
         patience_s = GRACE_S + 2 * DYING_S
-        left = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
+        occupants = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
         if self._switch.is_thrown:
             raise Interrupted
-        if left:
-            pids = ", ".join(map(str, left[:5]))
+        if occupants:
+            pids = ", ".join(map(str, occupants[:5]))
             raise Refused(f"processes are at work in {task.path} already: {pids}; end them")
-        return means.tasks.start(task.task, agent=means.worker, token=token, lease_s=means.lease_s)
+        return context.tasks.start(
+            task.task, agent=context.worker, token=token, lease_s=context.lease_s
+        )
 
     def _do_uncommitted(self, form: JobForm) -> None:
         end = self._program.on_files(form)
@@ -225,12 +227,12 @@ class JobWork:
 
     def _settle(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
         """Record how an attempt ended, with its job, in one transaction."""
-        found = self._means.tasks.get(task.task)
-        if found.attempt != task.attempt:
-            raise Interrupted  # the next attempt has begun; who has its job does it
-        if found.state != "WORKING":  # by the program itself, or by a person
-            self._end_with(found)
-        if self._lost is not None or end.kind == "stopped" or found.token != task.token:
+        current = self._context.tasks.get(task.task)
+        if current.attempt != task.attempt:
+            raise Interrupted  # the next attempt has begun; the holder of its job does it
+        if current.state != "WORKING":  # by the program itself, or by a person
+            self._end_with(current)
+        if self._lost is not None or end.kind == "stopped" or current.token != task.token:
             raise Interrupted
         if end.kind == "ended":
             self._finish(form, task, end)
@@ -240,33 +242,33 @@ class JobWork:
     def _end_with(self, task: Task) -> NoReturn:
         """End the job of a task that needs no work, or none any more."""
         self._complete({"task": task.task, "attempt": task.attempt, "state": task.state})
-        self._means.trees.remove(task, keeps_files=not task.is_live)
-        raise Over
+        self._context.trees.remove(task, keeps_files=not task.is_live)
+        raise AlreadyEnded
 
     def _finish(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
-        means = self._means
-        state = commit_leftovers(means.trees.tree_of(task), task, form.prompt, means.author)
+        context = self._context
+        state = commit_leftovers(context.trees.tree_of(task), task, form.prompt, context.author)
         if not state.is_clean:
             raise Refused(f"its work tree can't be committed whole: {state.dirt()}")
         result: dict[str, object] = {"task": task.task, "attempt": task.attempt}
         result |= {"branch": task.branch, "commit": state.head, "summary": end.tail}
         if state.head is None or state.ahead == 0:
             reason = "no change: the program has left nothing to commit"
-            with means.bus.transaction():
-                means.tasks.cancel(task.task, agent=means.worker, reason=reason)
+            with context.bus.transaction():
+                context.tasks.cancel(task.task, agent=context.worker, reason=reason)
                 self._complete(result | {"commit": None, "state": "CANCELLED"})
         else:
-            earlier = means.trees.heads.keep(task.task, state.head)
-            with means.bus.transaction():
-                done = means.tasks.done(
-                    task.task, agent=means.worker, token=task.token, head=state.head
+            earlier = context.trees.heads.keep(task.task, state.head)
+            with context.bus.transaction():
+                done = context.tasks.done(
+                    task.task, agent=context.worker, token=task.token, head=state.head
                 )
                 self._complete(result | {"state": done.state})
-            means.trees.heads.drop(earlier)
-        means.trees.remove(task)
+            context.trees.heads.drop(earlier)
+        context.trees.remove(task)
 
     def _complete(self, result: dict[str, object]) -> None:
-        self._written(lambda: self._means.queue.complete(self._claim, result=result))
+        self._written(lambda: self._context.queue.complete(self._claim, result=result))
 
     def _end_badly(
         self, task: Task | None, reason: str, *, retry: bool, kind: str = "failed"
@@ -275,7 +277,7 @@ class JobWork:
 
         Where there is no task, the queue's policy decides about the job.
         """
-        means = self._means
+        context = self._context
         outcome = Outcome(
             status="timed_out" if kind == "timed_out" else "failed",
             error=reason,
@@ -284,27 +286,27 @@ class JobWork:
         )
 
         def end() -> None:
-            with means.bus.transaction():
+            with context.bus.transaction():
                 if task is not None:
-                    held = means.tasks.holder(task)
-                    token = held.token if held and held.holder == means.worker else None
-                    means.tasks.fail(
-                        task.task, agent=means.worker, token=token, reason=reason, retry=retry
+                    lease = context.tasks.holder(task)
+                    token = lease.token if lease and lease.holder == context.worker else None
+                    context.tasks.fail(
+                        task.task, agent=context.worker, token=token, reason=reason, retry=retry
                     )
-                means.queue.end(self._claim, outcome)
+                context.queue.end(self._claim, outcome)
 
         try:
             self._written(end)
         except (ClaimLost, LeaseLost) as error:
             _log.warning("message %s: %s", self._claim.message.seq, error)
             return
-        if task is not None and not (ended := means.tasks.get(task.task)).is_live:
-            means.trees.remove(ended, keeps_files=True)
+        if task is not None and not (ended := context.tasks.get(task.task)).is_live:
+            context.trees.remove(ended, keeps_files=True)
 
     def _hand_back(self) -> None:
         """Release the job, uncounted, unless it is somebody else's by now; its task stays."""
         try:
-            self._means.queue.release(self._claim)
+            self._context.queue.release(self._claim)
         except ClaimLost as error:
             _log.info("message %s: %s", self._claim.message.seq, error)
 
@@ -323,27 +325,27 @@ class JobWork:
 
     def _wait_for_answer(self, task: Task) -> Task:
         """Wait until the question of a task is answered, or its time is over; return the task."""
-        means = self._means
+        context = self._context
         while task.blocked is not None:
             self._say("blocked", f"{task.task}: {task.blocked.question}"[:500])
             pause(self._switch, LOOK_S)
-            means.tasks.settle_deadlines()
-            task = means.tasks.get(task.task)
+            context.tasks.settle_deadlines()
+            task = context.tasks.get(task.task)
         if task.state != "WORKING":
             self._end_with(task)
         return task
 
     def _say(self, status: str, what: str) -> None:
-        self._means.says(status, what)
+        self._context.report(status, what)
 
     def _take_port(self, task: Task) -> tuple[int, Lease] | None:
-        means = self._means
-        if means.ports is None:
+        context = self._context
+        if context.ports is None:
             return None
-        return means.ports.take(means.bus, task.task, means.worker, means.lease_s)
+        return context.ports.take(context.bus, task.task, context.worker, context.lease_s)
 
     def _release(self, lease: Lease) -> None:
         try:
-            self._means.bus.leases.release(lease)
+            self._context.bus.leases.release(lease)
         except LeaseLost as error:
             _log.info("%s", error)

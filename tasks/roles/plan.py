@@ -1,4 +1,4 @@
-"""The planner: claims requests, has a command plan each, and publishes the jobs that it answers.
+"""The planner: claims requests, runs a command that plans each, and publishes its jobs.
 
 The command speaks the json contract. Each of its events of the type `task.job` is a job; the
 request ends in the transaction that publishes them, so no crash plans a request twice, or half.
@@ -158,15 +158,15 @@ class TaskPlanner:
     # One request -------------------------------------------------------------------------------
 
     def _claim(self) -> Claim | None:
-        """Claim a request; one that waited over its budget is told so."""
+        """Claim a request; its session is told if it waited over its budget."""
         try:
-            found = self._requests.claim(self._settings.planner)
+            claimed = self._requests.claim(self._settings.planner)
         except (BusBusy, LimitReached) as error:
             _log.warning("nothing can be claimed: %s", error)
             return None
-        if found is None:
+        if claimed is None:
             return None
-        claim = claim_of(self._bus, found[2])[1]
+        claim = claim_of(self._bus, claimed[2])[1]
         self._queue.renew(claim, lease_s=self._settings.lease_s)  # a dead planner's is soon free
         return claim
 
@@ -272,14 +272,14 @@ def _job(request: Message, payload: object, number: int) -> NewJob:
     if not isinstance(task, str):
         raise InvalidInput(f"task must be text, not {shown(task)}")
     depends_on = payload.get("depends_on", [])
-    if not isinstance(depends_on, list) or not all(isinstance(each, str) for each in depends_on):
+    if not isinstance(depends_on, list) or not all(isinstance(name, str) for name in depends_on):
         raise InvalidInput(f"depends_on must be a list of tasks, not {shown(depends_on)}")
     priority = payload.get("priority", request.priority)
     if isinstance(priority, str):
         priority = _PRIORITIES.get(priority)
     if priority not in (0, 1, 2) or isinstance(priority, bool):
-        given = shown(payload["priority"])
-        raise InvalidInput(f"priority must be {', '.join(_PRIORITIES)}, not {given}")
+        text = shown(payload["priority"])
+        raise InvalidInput(f"priority must be {', '.join(_PRIORITIES)}, not {text}")
     return NewJob(
         task=task,
         payload=_of_session(request, payload),

@@ -30,10 +30,10 @@ from ..records.worker_details import Workers
 from ..steps.messages import JOBS
 from ..steps.planning import open_queue
 from ..steps.tasks import Tasks
-from .job_run import Means, read_job
+from .job_run import JobContext, read_job
 from .job_tree import Author, JobTrees
 from .job_work import JobWork
-from .worker_name import Says, TaskKeeper, WorkerName
+from .worker_name import StatusReporter, TaskKeeper, WorkerName
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: How long a job is a worker's without a renewal, in seconds: so much later another one takes over.
 LEASE_S = 60.0
 
-#: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
+#: The longest wait between two checks for work, in seconds: not every writer rings the doorbell.
 _RECHECK_S = 0.25
 
 #: How often a worker without work looks for lost holders and overdue questions, in seconds.
@@ -151,7 +151,7 @@ class TaskWorker:
             )
             QueueWorkers(self._bus).note(self._queue.info, worker)
             Workers.of(self._bus).note(worker)
-            means = Means(
+            context = JobContext(
                 bus=self._bus,
                 queue=self._queue,
                 tasks=self._tasks,
@@ -165,10 +165,10 @@ class TaskWorker:
                 name=name,
                 keeper=keeper,
                 attempts=self._attempts,
-                says=Says(heart),
+                report=StatusReporter(heart),
                 supervisors=supervisors,
             )
-            return self._loop(means, once, drain)
+            return self._loop(context, once, drain)
 
     def stop(self) -> None:
         """Begin no job any more, and return from `run` after the one that runs.
@@ -193,31 +193,31 @@ class TaskWorker:
 
     # The loop ----------------------------------------------------------------------------------
 
-    def _loop(self, means: Means, once: bool, drain: bool) -> int:
+    def _loop(self, context: JobContext, once: bool, drain: bool) -> int:
         assert self._listener is not None
         count, settle_at = 0, 0.0
         clock = ClockBack(self._bus)
         while not self._is_stopping:
             clock.look()
-            if not self._is_ready(means, is_last=once or drain):
+            if not self._is_ready(context, is_last=once or drain):
                 continue
             if monotonic() >= settle_at:
                 self._settle()
                 settle_at = monotonic() + _SETTLE_S
             claim = self._claim()
             if claim is not None:
-                self._work(means, claim)
+                self._work(context, claim)
                 count += 1
                 if once:
                     break
             elif drain:
                 break
             else:
-                means.says("idle")
+                context.report("idle")
                 self._wait()
         return count
 
-    def _is_ready(self, means: Means, *, is_last: bool) -> bool:
+    def _is_ready(self, context: JobContext, *, is_last: bool) -> bool:
         """Whether a job may be taken now: nothing rests, and the program is there.
 
         Raises:
@@ -226,10 +226,10 @@ class TaskWorker:
         now_ms = self._bus.now_ms()
         rest_ms = max(self._warm_up.offline_ms(now_ms), self._attempts.offline_ms(now_ms))
         if rest_ms > 0:
-            means.says(OFFLINE, "after transient failures of the program")
+            context.report(OFFLINE, "after transient failures of the program")
             self._rest(rest_ms / 1000)
             return False
-        why = means.program.obstacle
+        why = context.program.obstacle
         if why is None:
             self._warm_up.end()
             return True
@@ -239,7 +239,7 @@ class TaskWorker:
             raise Refused(why)
         _log.warning("no job is taken: %s", why)
         if pause_ms is not None:
-            means.says("waiting", why)
+            context.report("waiting", why)
             self._rest(pause_ms / 1000)
         return False
 
@@ -261,9 +261,9 @@ class TaskWorker:
             return None
         return claims[0] if claims else None
 
-    def _work(self, means: Means, claim: Claim) -> None:
-        work = self._running.work = JobWork(means, claim)
-        means.keeper.hold(claim)
+    def _work(self, context: JobContext, claim: Claim) -> None:
+        work = self._running.work = JobWork(context, claim)
+        context.keeper.hold(claim)
         if self._running.stop_grace_s is not None:
             work.stop(self._running.stop_grace_s)
         try:
@@ -271,7 +271,7 @@ class TaskWorker:
         except BusBusy as error:  # the job comes back when its lease has run out
             _log.warning("the end of message %s was not written: %s", claim.message.seq, error)
         finally:
-            means.keeper.let_go()
+            context.keeper.let_go()
             self._running.work = None
 
     def _wait(self) -> None:
@@ -298,9 +298,9 @@ class TaskWorker:
     # The beginning -----------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        """Give back what the last bearer of the name held when it was killed, and its trees.
+        """Give back what the last holder of the name had when it was killed, and its trees.
 
-        What it handed back itself, when it was stopped, goes on where it was.
+        What it handed back itself when it was stopped continues where it was.
         """
         begins = f"{self._settings.worker[:96]}/"
         for claim in Views.of(self._bus).active_claims(self._queue.info):
@@ -316,9 +316,9 @@ class TaskWorker:
             with self._bus.transaction():
                 self._queue.jobs.lose(seq, f"{worker} was killed, and begins again")
                 message = self._bus.log.readable(seq)
-                held = None if message is None else self._bus.leases.get(_lease_of(message))
-                if held is not None and held.holder == worker:
-                    self._bus.leases.release(held)
+                lease = None if message is None else self._bus.leases.get(_lease_of(message))
+                if lease is not None and lease.holder == worker:
+                    self._bus.leases.release(lease)
         except AckbusError as error:  # somebody else was faster
             _log.warning("job %s was not given back: %s", seq, error)
 

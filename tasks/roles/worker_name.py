@@ -1,6 +1,6 @@
 """The name of a worker, which one process at a time has: the kernel frees it with that process.
 
-So whoever has the name knows that all which its last bearer held is nobody's any more.
+So a process that has the name knows that its previous holder ended: all that one held is free.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from ..records.task import Task
     from ..steps.tasks import Tasks
 
-# The words of a role about what it is at, told by its heart.
+# The status of a role, which its heartbeats report.
 
 
-class Says:
-    """Tells what a role is at, where that has changed.
+class StatusReporter:
+    """Reports the status of a role when it has changed.
 
     Args:
         heart: of the role.
@@ -48,15 +48,15 @@ class Says:
 
     def __init__(self, heart: Heart) -> None:
         self._heart = heart
-        self._told: tuple[str, str | None] = ("", None)
+        self._reported: tuple[str, str | None] = ("", None)
 
     def __call__(self, status: str, what: str | None = None) -> None:
-        """Tell a status, and on what the role is."""
+        """Report a status, and what the role works on."""
         plain = None if what is None else "".join(c if c.isprintable() else " " for c in what)
-        told = (status, None if plain is None else plain[:500])
-        if told != self._told:
-            self._told = told
-            self._heart.update(status, task=told[1])
+        report = (status, None if plain is None else plain[:500])
+        if report != self._reported:
+            self._reported = report
+            self._heart.update(status, task=report[1])
 
 
 #: The folder of the locks, in the bus directory.
@@ -122,7 +122,7 @@ class WorkerName:
         return tempfile.mkdtemp(prefix=self._prefix())
 
     def clear(self) -> None:
-        """Remove the scratch folders of this name, also one that a killed bearer has left."""
+        """Remove the scratch folders of this name, also one that a killed holder has left."""
         begin = self._prefix()
         with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
             for entry in entries:
@@ -151,14 +151,14 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
 # They are renewed in one transaction, so they run out together: nobody gets the job whose task is
 # still held, or the task whose job is.
 
-#: How often it looks, in seconds: so soon it notices that a task was cancelled.
+#: Check interval, in seconds: how soon it notices that a task was cancelled.
 LOOK_S = 0.5
 
 _log = logging.getLogger("ackbus.tasks.worker")
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldJob:
     """A claim, the task that it is worked on for, and when they are renewed next."""
 
     claim: Claim
@@ -168,7 +168,7 @@ class _Held:
 
 
 class TaskKeeper:
-    """Keeps what a worker holds, one job at a time.
+    """Renews what a worker holds, one job at a time.
 
     Args:
         queue, tasks: where the job and its task are.
@@ -183,27 +183,27 @@ class TaskKeeper:
         self._queue, self._tasks = queue, tasks
         self._lease_s = lease_s
         self._on_lost = on_lost
-        self._held: _Held | None = None
+        self._job: _HeldJob | None = None
         self._lock = threading.Lock()  # held while it renews, so that nothing is let go meanwhile
         self._done = threading.Event()
         self._thread: Thread | None = None
 
     def hold(self, claim: Claim) -> None:
-        """Keep a claim from now on."""
+        """Renew a claim from now on."""
         with self._lock:
-            self._held = _Held(claim, self._next_due())
+            self._job = _HeldJob(claim, self._next_due())
 
     def hold_task(self, task: Task | None, *leases: Lease) -> None:
-        """Keep the lease on a task as well, and other leases for it; None: no longer."""
+        """Renew the lease on a task as well, and other leases for it; None: no longer."""
         with self._lock:
-            if self._held is not None:
-                self._held.task, self._held.leases = task, leases
-                self._held.due = 0.0  # from now on they run out together
+            if self._job is not None:
+                self._job.task, self._job.leases = task, leases
+                self._job.due = 0.0  # from now on they run out together
 
     def let_go(self) -> None:
-        """Keep nothing."""
+        """Renew nothing any more."""
         with self._lock:
-            self._held = None
+            self._job = None
 
     def __enter__(self) -> TaskKeeper:
         self._thread = start_thread(self._run, "keeper of a task")
@@ -218,57 +218,57 @@ class TaskKeeper:
         try:
             while not self._done.wait(min(LOOK_S, self._lease_s / 6)):
                 with self._lock:
-                    held = self._held
-                    why = None if held is None else self._look_after(held)
+                    job = self._job
+                    why = None if job is None else self._look_after(job)
                     if why is not None:
-                        self._held = None
+                        self._job = None
                 if why is not None:
                     _log.warning("the job is lost: %s", why)
                     self._on_lost(why)
         finally:
             engine_of(self._queue.bus).close_thread()
 
-    def _look_after(self, held: _Held) -> str | None:
+    def _look_after(self, job: _HeldJob) -> str | None:
         """Renew what is due; return why it is lost, or None."""
         try:
-            if self._queue.status(held.claim) in ENDS:
+            if self._queue.status(job.claim) in ENDS:
                 return None  # this worker has ended it, and is about to let it go
-            if held.due > time.monotonic():
-                return self._lost(held)
+            if job.due > time.monotonic():
+                return self._lost(job)
             with self._queue.bus.transaction():
-                self._renew(held)
-            held.due = self._next_due()
+                self._renew(job)
+            job.due = self._next_due()
         except (ClaimLost, LeaseLost) as error:
             return str(error)
         except AckbusError as error:  # the bus is busy; there is time for another try
             _log.warning("a job was not renewed: %s", error)
         return None
 
-    def _lost(self, held: _Held) -> str | None:
-        if self._queue.status(held.claim) != "active":
+    def _lost(self, job: _HeldJob) -> str | None:
+        if self._queue.status(job.claim) != "active":
             return "its job was cancelled, or its lease ran out"
-        if held.task is None:
+        if job.task is None:
             return None
-        task = self._tasks.get(held.task.task)
-        is_mine = (task.attempt, task.token) == (held.task.attempt, held.task.token)
+        task = self._tasks.get(job.task.task)
+        is_mine = (task.attempt, task.token) == (job.task.attempt, job.task.token)
         if is_mine and task.state == "WORKING":
             return None
         if is_mine and task.state in ("IN_REVIEW", "APPROVED"):
             return None  # the program has said itself that it is done
         return f"task {task.task!r} is {task.state} in attempt {task.attempt}"
 
-    def _renew(self, held: _Held) -> None:
-        self._queue.renew(held.claim, lease_s=self._lease_s)
-        if held.task is not None:
-            task = self._tasks.get(held.task.task)
+    def _renew(self, job: _HeldJob) -> None:
+        self._queue.renew(job.claim, lease_s=self._lease_s)
+        if job.task is not None:
+            task = self._tasks.get(job.task.task)
             if task.state == "WORKING" and task.blocked is None:
                 self._tasks.heartbeat(
                     task.task,
-                    agent=held.claim.group,
-                    token=held.task.token,
+                    agent=job.claim.group,
+                    token=job.task.token,
                     lease_s=self._lease_s,
                 )
-        for lease in held.leases:
+        for lease in job.leases:
             self._queue.bus.leases.renew(lease, lease_s=self._lease_s)
 
     def _next_due(self) -> float:

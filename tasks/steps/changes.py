@@ -26,7 +26,7 @@ from .messages import (
     completion_of,
     job_of,
     state_change,
-    told,
+    task_mail,
 )
 from .planning import Planning, TaskJobs, open_queue, take_in
 
@@ -51,7 +51,7 @@ _STEPS = {
 
 
 class Changes:
-    """Changes of the tasks of a bus. All methods want a transaction around them."""
+    """Changes of the tasks of a bus. Its methods are called within a transaction."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -134,10 +134,10 @@ class Changes:
 
     def release(self, task: Task) -> None:
         """Release the lease on a task, also one that has run out; none is all right."""
-        held = self.bus.leases.get(lease_of(task.task))
-        if held is not None:
+        lease = self.bus.leases.get(lease_of(task.task))
+        if lease is not None:
             with suppress(LeaseLost):
-                self.bus.leases.release(held)
+                self.bus.leases.release(lease)
 
     def step(self, task: Task, to: TaskState, agent: str, *mails: Draft, **changed: Any) -> Task:
         """Store the next state of a task, and publish it with the mail about it.
@@ -164,8 +164,8 @@ class Changes:
         return begun
 
     def confirmed(self, task: Task, agent: str) -> None:
-        """Tell that a person believes the row of a task, and have it go on from there."""
-        told_of = told(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
+        """Publish that a person has confirmed the row of a task, and continue from there."""
+        told_of = task_mail(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
         mails = [told_of]
         if task.state == "APPROVED":
             mails.append(completion_of(task, agent))
@@ -208,7 +208,7 @@ class Changes:
         return receipts
 
     def _tell(self, task: Task, agent: str, type: str, **more: object) -> Task:
-        self.publish(task, [told(task, type, agent, task.requester, **more)])
+        self.publish(task, [task_mail(task, type, agent, task.requester, **more)])
         return task
 
     def _store(
@@ -246,14 +246,16 @@ class Steps:
 
     def holder(self, task: Task) -> Lease | None:
         """Return the lease under which a task is held now, or None."""
-        held = self.bus.leases.get(task.lease_name)
-        return held if held is not None and held.until_ms > self.bus.now_ms() else None
+        lease = self.bus.leases.get(task.lease_name)
+        return lease if lease is not None and lease.until_ms > self.bus.now_ms() else None
 
     def _take(self, task: str, worker: str, lease_s: float) -> Lease:
         lease = self.bus.leases.acquire(lease_of(task), worker, lease_s=lease_s)
         if lease is None:
-            held = self.bus.leases.get(lease_of(task))
-            whose = f"{held.holder} until {format_ts(held.until_ms)}" if held else "another"
+            current = self.bus.leases.get(lease_of(task))
+            whose = (
+                f"{current.holder} until {format_ts(current.until_ms)}" if current else "another"
+            )
             raise LeaseLost(
                 f"task {task!r} is held by {whose}; use the token of that lease, which is in the"
                 " record of the task"

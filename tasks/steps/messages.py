@@ -43,8 +43,8 @@ def subject_of(text: str, limit: int = SUBJECT_CHARS) -> str:
 def merge_title(task: Task) -> str:
     """Return the first line of the commit that merges a task: its name, and what was to be done."""
     name = f"Merge {task.task}"
-    left = SUBJECT_CHARS - len(name) - 2
-    title = subject_of(_words(task.prompt), left) if left > 1 else ""
+    title_chars = SUBJECT_CHARS - len(name) - 2
+    title = subject_of(_words(task.prompt), title_chars) if title_chars > 1 else ""
     return f"{name}: {title}" if title else name
 
 
@@ -52,8 +52,8 @@ def _words(prompt: object) -> str:
     if isinstance(prompt, dict):
         params = prompt.get("params")
         parts = [prompt, *([params] if isinstance(params, dict) else [])]
-        found = (part.get(name) for part in parts for name in PROMPTS)
-        prompt = next((each for each in found if isinstance(each, str) and each.strip()), None)
+        texts = (part.get(name) for part in parts for name in PROMPTS)
+        prompt = next((text for text in texts if isinstance(text, str) and text.strip()), None)
     return prompt if isinstance(prompt, str) else ""
 
 
@@ -138,7 +138,7 @@ def state_change(
         before: the state before; None for a new attempt.
         agent: the agent that changes it.
         in_reply_to: what caused it, or None.
-        is_new: whether it tells of the whole task, from which its row can be made again.
+        is_new: whether it has the whole task, from which its row can be made again.
     """
     payload = {
         "task": task.task,
@@ -166,8 +166,8 @@ def state_change(
     )
 
 
-def told(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Draft:
-    """Return mail about a task to the agent that must act, or wants to know."""
+def task_mail(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Draft:
+    """Return a message about a task to the agent that must act, or that follows it."""
     payload = {"task": task.task, "attempt": task.attempt, "branch": task.branch, **more}
     return Draft(
         type,
@@ -181,7 +181,7 @@ def told(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Dr
 
 def assigned(task: Task, agent: str) -> Draft:
     """Return the mail that gives an attempt to the worker, with the reason of the one before."""
-    return told(
+    return task_mail(
         task,
         "task_assign",
         agent,
@@ -270,16 +270,16 @@ def _digest(*texts: str) -> str:
 def reviewed(task: Task, agent: str, *, is_approved: bool, words: str | None) -> Draft:
     """Return the result of a review, to the worker."""
     verdict = "approved" if is_approved else "rejected"
-    return told(task, "review_result", agent, task.worker, result=verdict, words=words)
+    return task_mail(task, "review_result", agent, task.worker, result=verdict, words=words)
 
 
 def done(task: Task, agent: str) -> Sequence[Draft]:
     """Return the mail that a worker is done, and the request of a review where one is needed."""
     commit = {"commit": task.head, "base": task.base, "target": task.target}
-    mails = [told(task, "task_done", agent, task.requester, **commit)]
+    mails = [task_mail(task, "task_done", agent, task.requester, **commit)]
     if task.review != "none":
         to = task.reviewer or task.requester
-        mails.append(told(task, "review_request", agent, to, **commit))
+        mails.append(task_mail(task, "review_request", agent, to, **commit))
     return mails
 
 
@@ -289,7 +289,7 @@ def done(task: Task, agent: str) -> Sequence[Draft]:
 # returned for people to look at. Anybody can write one that counts; so a row of the table is
 # never made equal to this sum (`difference`).
 
-#: The next state of each, but for the ends that are open from all that are not final.
+#: The next states of each state, without the ends, which every state that is not final can reach.
 NEXT = {
     "ASSIGNED": "WORKING",
     "WORKING": "IN_REVIEW",
@@ -299,7 +299,7 @@ NEXT = {
 
 
 class Fold:
-    """The tasks as the messages given so far make them.
+    """The tasks as the messages that were added make them.
 
     Attributes:
         tasks: by name.
@@ -396,10 +396,10 @@ def _begun(before: Task | None, message: Message, payload: dict[str, Any]) -> Ta
 
 def _from_record(message: Message, payload: dict[str, Any]) -> Task:
     record = payload["record"]
-    known = {each.name: record[each.name] for each in fields(Task) if each.name in record}
-    known["depends_on"] = tuple(known["depends_on"])
+    values = {field.name: record[field.name] for field in fields(Task) if field.name in record}
+    values["depends_on"] = tuple(values["depends_on"])
     return Task(
-        **known,
+        **values,
         attempt=1,
         state="ASSIGNED",
         token=payload["token"],

@@ -34,22 +34,22 @@ _NAMES = {type: name for name, type in QUEUES.items()}
 
 
 def open_queue(bus: Bus, name: str) -> Queue:
-    """Open one of the queues; it is made when it is not there. A person may have set its rules.
+    """Open one of the queues, or create it; a person may have set its policy.
 
     Raises:
         QueueMismatch: another queue has its name.
     """
     try:
-        found = Queue.open(bus, name)
+        queue = Queue.open(bus, name)
     except QueueNotFound:
-        found = None
-    if found is not None and _takes_tasks(found):
-        return found
+        queue = None
+    if queue is not None and _takes_tasks(queue):
+        return queue
     return Queue.create(bus, name, QUEUES[name], ordering="priority", addressed=TASKS)
 
 
 def take_in(bus: Bus, types_and_seqs: Iterable[tuple[str, int]]) -> None:
-    """Make jobs of those of some messages that are acted upon; for steps, in their transaction.
+    """Take messages of a step into the queues that act on them, in the step's transaction.
 
     Args:
         bus: the bus.
@@ -87,7 +87,7 @@ class NewJob:
 
 
 class Planning:
-    """The plans of a bus. All methods want a transaction around them."""
+    """The plans of a bus. Its methods are called within a transaction."""
 
     def __init__(self, bus: Bus, tasks: TaskTable) -> None:
         self._bus = bus
@@ -175,7 +175,7 @@ class Planning:
 
     def _drop(self, job: PlannedJob, agent: str, reason: str | None) -> None:
         self._planned.remove(job.task)
-        told = Draft(
+        draft = Draft(
             "task_cancelled",
             {"task": job.task, "attempt": 0, "reason": reason},
             from_agent=agent,
@@ -184,7 +184,7 @@ class Planning:
             correlation_id=job.correlation_id,
             priority=job.priority,
         )
-        self._bus.log.append([told])
+        self._bus.log.append([draft])
 
     def _check(self, jobs: Sequence[NewJob]) -> None:
         names = [job.task for job in jobs]
@@ -219,10 +219,10 @@ class Planning:
         if not names:
             return
         queue = open_queue(self._bus, JOBS)
-        known = {job.task for job in self._planned.list()} | self._running(queue)
-        known |= self._of_jobs(Jobs.of(self._bus).queued_seqs(queue.info))
+        known_tasks = {job.task for job in self._planned.list()} | self._running(queue)
+        known_tasks |= self._of_jobs(Jobs.of(self._bus).queued_seqs(queue.info))
         for name in names:
-            if name == task or name not in known:
+            if name == task or name not in known_tasks:
                 self._check_dependency(f"task {task!r}", name)
 
     def _check_dependency(self, what: str, name: str) -> None:
@@ -247,8 +247,8 @@ class Planning:
 def task_of_job(message: Message) -> str:
     """Return the name of the task of a job: what it says, else its id."""
     payload = message.payload
-    said = payload.get("task") if isinstance(payload, dict) else None
-    return said if isinstance(said, str) and said else message.id
+    name = payload.get("task") if isinstance(payload, dict) else None
+    return name if isinstance(name, str) and name else message.id
 
 
 def _draft(
@@ -387,8 +387,8 @@ class TaskJobs:
 
     def without_task(self) -> list[TaskJob]:
         """Return the jobs whose task is not made, the oldest first; of each name the newest."""
-        made = set(TaskTable.of(self._bus).names())
-        without = [job for job in self._newest.values() if job.task not in made]
+        with_task = set(TaskTable.of(self._bus).names())
+        without = [job for job in self._newest.values() if job.task not in with_task]
         return sorted(without, key=lambda job: (job.since_ms, job.task))
 
     def of(self, name: str) -> TaskJob | None:

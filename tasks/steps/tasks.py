@@ -61,7 +61,7 @@ class Tasks(WorkerSteps, ReviewSteps):
             self._changes.plans.add(jobs, agent, in_reply_to, correlation_id)
 
     def confirm(self, name: str, *, agent: str) -> Task:
-        """Believe what the row of an unproven task says, for a person who has looked at it.
+        """Confirm the row of an unproven task, for a person who has checked it.
 
         One that is APPROVED enters the completions; one from the queue that is ASSIGNED enters the
         jobs, unless a job of it is there.
@@ -82,7 +82,7 @@ class Tasks(WorkerSteps, ReviewSteps):
             return self.get(name)
 
     def enter_again(self, repository: str, target: str, *, agent: str) -> Sequence[Task]:
-        """Enter approved tasks of a target whose entries are lost; their rows are the right to it.
+        """Enqueue approved tasks of a target whose entries are lost; their rows justify it.
 
         Args:
             repository, target: of which tasks.
@@ -128,19 +128,19 @@ class Tasks(WorkerSteps, ReviewSteps):
         ]
         return [task for task in working if not task.blocked and self.holder(task) is None]
 
-    def _settle(self, seen: Task) -> Task | None:
+    def _settle(self, lost_task: Task) -> Task | None:
         with self.bus.transaction():
-            task = self.get(seen.task)
-            if task != seen or self.holder(task) is not None:
+            task = self.get(lost_task.task)
+            if task != lost_task or self.holder(task) is not None:
                 return None
             reason = f"{task.worker} was lost: its lease ran out"
             return self._changes.end_attempt(
                 task, _SETTLER, reason, is_final=task.on_lost == "fail", is_lost=True
             )
 
-    def _settle_overdue(self, seen: Task) -> Task | None:
+    def _settle_overdue(self, overdue_task: Task) -> Task | None:
         with self.bus.transaction():
-            task = self.get(seen.task)
+            task = self.get(overdue_task.task)
             if task.blocked is None or not _is_overdue(task, self.bus.now_ms()):
                 return None
             reason = f"no answer in time to: {task.blocked.question}"
@@ -151,11 +151,11 @@ class Tasks(WorkerSteps, ReviewSteps):
         self._table.mark_cleaned(name)
 
     def _is_ready(self, task: Task) -> bool:
-        held = self.holder(task)
+        lease = self.holder(task)
         return (
             task.state == "ASSIGNED"
             and not task.unproven
-            and (held is None or held.holder == task.worker)
+            and (lease is None or lease.holder == task.worker)
             and not self._table.unlanded(task.depends_on)
         )
 

@@ -25,7 +25,7 @@ from .messages import (
     done,
     reviewed,
     state_change,
-    told,
+    task_mail,
 )
 from .planning import TaskJobs, open_queue
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 # Keeping heads: each commit that enters a review or the completions gets a ref of its own.
 #
-# All doors come by here, before their transaction: `done` and `approve` in Python, on the command
-# line and over MCP, and PushPals' door. Git runs in no repository that only a row names; the
+# All callers pass here, before their transaction: `done` and `approve` in Python, on the command
+# line and over MCP, and PushPals' API. Git runs in no repository that only a row names; the
 # integrator, whose user names its repository, keeps there what could not be kept before.
 
-#: The whole id of a commit: a door of others takes no other name of one.
+#: The whole id of a commit: the API for other systems takes no other name of one.
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -59,7 +59,7 @@ class KeptHeads:
         self._bus = bus
         self._trusted = TrustedRepositories(bus.layout.directory)
 
-    def keep(self, task: Task, head: str) -> Earlier:
+    def keep(self, task: Task, head: str) -> EarlierHeads:
         """Keep the head of a task, and return what was kept for it before. Safe to repeat.
 
         Nothing is kept within a transaction, in which git may not run, in a repository that only
@@ -70,8 +70,8 @@ class KeptHeads:
         """
         heads = self._heads(task.repository)
         if heads is None or not heads.has(head):
-            return Earlier(None, [])
-        return Earlier(heads, heads.keep(task.task, head))
+            return EarlierHeads(None, [])
+        return EarlierHeads(heads, heads.keep(task.task, head))
 
     def keep_asked(self, head: str | None) -> None:
         """Keep a commit without a task or a target where a trusted repository has it.
@@ -105,16 +105,16 @@ class KeptHeads:
                 yield heads
 
 
-class Earlier:
+class EarlierHeads:
     """The refs of the earlier heads of a task, to drop once the next one is on record.
 
     Args:
         heads: of the repository; None: nothing was kept there.
-        kept: the refs.
+        kept_commits: the refs.
     """
 
-    def __init__(self, heads: DoneHeads | None, kept: list[KeptCommit]) -> None:
-        self._heads, self._kept = heads, kept
+    def __init__(self, heads: DoneHeads | None, kept_commits: list[KeptCommit]) -> None:
+        self._heads, self._kept = heads, kept_commits
 
     def drop(self) -> None:
         """Delete them."""
@@ -124,7 +124,7 @@ class Earlier:
 
 @with_checked_arguments
 class WorkerSteps(Steps):
-    """The steps of a worker, who has the task under a lease and names its token at each.
+    """The steps of a worker, which has the task under a lease and passes its token to each.
 
     A holder that was late changes nothing, and gets `LeaseLost`.
     """
@@ -252,7 +252,7 @@ class WorkerSteps(Steps):
             self._changes.hold(task, agent, token)
             earlier = KeptHeads(self.bus).keep(task, head)
         else:
-            earlier = Earlier(None, [])
+            earlier = EarlierHeads(None, [])
         ended = self._done(name, agent, token, head)
         earlier.drop()
         return ended
@@ -307,7 +307,7 @@ class WorkerSteps(Steps):
             ends_ms = None if deadline_s is None else now_ms + round(deadline_s * 1000)
             asked = Blocked(question, reason, now_ms, ends_ms)
             self._changes.release(task)
-            mail = told(
+            mail = task_mail(
                 *(task, BLOCKED, agent, task.requester),
                 token=token,
                 question=question,
@@ -327,7 +327,7 @@ class WorkerSteps(Steps):
             if task.blocked is None:
                 raise Refused(f"task {name!r} asks nothing; see 'bus task show {name}'")
             token = self._take(name, task.worker, lease_s).token
-            mail = told(
+            mail = task_mail(
                 *(task, ANSWER, agent, task.worker),
                 token=token,
                 question=task.blocked.question,
@@ -342,9 +342,9 @@ class WorkerSteps(Steps):
 
         Args:
             name: of the task.
-            agent: who says so.
+            agent: the agent that fails it.
             reason: why, for people.
-            token: of the worker's lease; wanted while it is held.
+            token: of the worker's lease; required while it is held.
             retry: whether only the attempt ends, and the next one begins if there is one left.
 
         Raises:
@@ -355,8 +355,8 @@ class WorkerSteps(Steps):
         with self.bus.transaction():
             task = self._changes.proven(name)
             self._refuse_final(task)
-            held = self.holder(task)
-            if held is not None or token is not None:
+            lease = self.holder(task)
+            if lease is not None or token is not None:
                 self._changes.hold(task, agent, 0 if token is None else token)
             return self._changes.end_attempt(task, agent, reason, is_final=not retry)
 
@@ -369,7 +369,7 @@ class WorkerSteps(Steps):
             raise Refused(f"task {task.task!r} waits until {', '.join(unlanded)} has landed")
 
     def _note(self, task: Task, mail: Draft) -> Task:
-        """Store a change beside the state, with the mail that tells of it."""
+        """Store a change beside the state, with a message about it."""
         after = replace(task, changed_at_ms=self.bus.now_ms())
         mail.ts_ms = after.changed_at_ms
         self._changes.publish(after, [mail])
@@ -434,7 +434,7 @@ class ReviewSteps(Steps):
                 return task
             self._changes.expect(task, "IN_REVIEW")
             if task.review == "other" and agent == task.worker:
-                raise Refused(f"task {name!r} wants the review of another agent than {agent}")
+                raise Refused(f"task {name!r} needs the review of an agent other than {agent}")
             return self._approve(task, agent, words)
 
     def merge(self, name: str, *, agent: str) -> Task:
@@ -508,7 +508,7 @@ class ReviewSteps(Steps):
             task = self._approved(name, attempt)
             wants_to_know = sorted({task.requester, task.worker})
             mails = [
-                told(task, "task_landed", agent, to, commit=commit, target=task.target)
+                task_mail(task, "task_landed", agent, to, commit=commit, target=task.target)
                 for to in wants_to_know
             ]
             landed = self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
@@ -533,7 +533,7 @@ class ReviewSteps(Steps):
                 return task
             self._refuse_final(task)
             mails = [
-                told(task, "task_cancelled", agent, to, reason=reason)
+                task_mail(task, "task_cancelled", agent, to, reason=reason)
                 for to in sorted({task.requester, task.worker})
             ]
             cancelled = self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)

@@ -42,7 +42,7 @@ STARTERS = re.compile(
 OWN_STARTERS = re.compile(
     r"(?:.*\.)?(run_process|run_limited|run_guarded|run_child|ReapedChild|OwnChild|Repository|repository_at"
     r"|repository_of"
-    r"|SealedRepository|sealed_around|sealed_tree|TrustedRepositories|named_repository|Lookout"
+    r"|SealedRepository|sealed_around|sealed_tree|TrustedRepositories|named_repository|TaskRepositories"
     r"|(?:RepositoryPlace|WorkTree)\.around)"
 )
 

@@ -10,9 +10,6 @@ from .shape import VAGUE, local_names
 
 ROOT = Path(__file__).parents[2]
 
-#: Rooms whose names are still to be mended.
-NOT_MENDED = {"automation", "tasks"}
-
 
 def vague_names(module: Module) -> list[str]:
     """List the vague names of a module, as `bus/bus.py:12: found`, where each is first bound."""
@@ -20,14 +17,7 @@ def vague_names(module: Module) -> list[str]:
 
 
 def test_locals_and_arguments_of_the_product_say_what_they_are() -> None:
-    modules = [module for module in read_modules(ROOT) if module.room not in NOT_MENDED]
-    assert [name for module in modules for name in vague_names(module)] == []
-
-
-def test_rooms_that_are_mended_are_not_excused() -> None:
-    modules = read_modules(ROOT)
-    vague = {module.room for module in modules if any(vague_names(module))}
-    assert vague >= NOT_MENDED
+    assert [name for module in read_modules(ROOT) for name in vague_names(module)] == []
 
 
 @pytest.mark.parametrize(

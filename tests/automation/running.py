@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.records.facts import JobLog, LogEntry
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.service import Service
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import ClaimRecord, Claims

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.sources import FOUND, NAMED, OWN
-from ackbus.automation.regime import examine_folder
 
 from ..conftest import RunBus
 from .conftest import Folder

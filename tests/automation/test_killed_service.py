@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.endings import JOB_DEAD
 from ackbus.automation.jobs.submission import JobRequest, Submission, follow, queue_of
 from ackbus.automation.plugins.discovery import discover
 from ackbus.automation.records.facts import JobLog
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.service import Service
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.jobs.claims import Claims

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.snapshot import BreakerConfig
-from ackbus.automation.regime import examine_folder
 
 from .conftest import Folder
 from .running import running

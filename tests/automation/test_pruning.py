@@ -8,7 +8,7 @@ from ackbus import Bus, Draft
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.records import facts
 from ackbus.automation.routes.flow import Contexts
-from ackbus.automation.routes.tree import once_more
+from ackbus.automation.routes.tree import rerun_request
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import EndedRuns
 from ackbus.errors import NotFound
@@ -62,7 +62,7 @@ def test_contexts_of_a_run_stay_until_its_last_job_is_over(bus: Bus, run: ByHand
 
 def test_contexts_of_a_run_stay_while_a_step_is_done_once_more(bus: Bus, run: ByHand) -> None:
     ran = run.run(_ANSWERS)
-    run.take_in([once_more(bus, ran[0].message.id)])
+    run.take_in([rerun_request(bus, ran[0].message.id)])
     assert pruned(bus) == 0
     run.run(_ANSWERS)
     assert pruned(bus) == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.automation.regime import Loads, Snapshot, examine_folder
+from ackbus.automation.active_config import ConfigLoader, ConfigSnapshot, examine_folder
 from ackbus.automation.service import Service
 from ackbus.automation.service_lock import Notifier
 from ackbus.schema.errors import Refused
@@ -113,21 +113,21 @@ def test_reading_that_fails_in_an_unforeseen_way_changes_nothing(
 ) -> None:
     failures: list[Exception] = []
 
-    def read() -> Snapshot:
+    def read() -> ConfigSnapshot:
         if failures:
             raise failures.pop()
         return examine_folder(configured.path, {})
 
-    loads = Loads(read)
+    loader = ConfigLoader(read)
     with Bus.open(bus.layout.directory) as own:
-        service = Service(own, loads, on_reloaded=loads.end)
+        service = Service(own, loader, on_reloaded=loader.end)
         with serving(bus, service) as run:
             failures.append(ValueError("nobody foresaw this"))
             with pytest.raises(Refused, match="nobody foresaw this"):
-                loads.reload(service)
+                loader.reload(service)
             assert "Traceback" in caplog.text
             assert run.ended(run.submit("echo")).state == "succeeded"
-            loads.reload(service)
+            loader.reload(service)
 
 
 @pytest.mark.requirement("D-134")
@@ -179,7 +179,7 @@ def test_plugin_whose_queue_is_full_is_set_up_later(
 def test_configuration_is_read_once_to_begin_with(bus: Bus, configured: Folder) -> None:
     first = examine_folder(configured.path, {})
 
-    def again() -> Snapshot:
+    def again() -> ConfigSnapshot:
         raise AssertionError("it was read again")
 
     with Bus.open(bus.layout.directory) as own:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.events import ENDED
 from ackbus.automation.jobs.submission import Submission
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import Tree
+from ackbus.automation.routes.tree import RunTree
 from ackbus.export.jsonl.exporter import Exporter
 
 from ..conftest import RunBus, wait_until
@@ -71,7 +71,7 @@ def test_the_whole_run_of_a_pipeline_is_in_the_export_and_its_trace(
         with bus.transaction():
             (request,) = router.begin("report", None, submitted_by="cli")
             first = Submission(bus).submit(request)
-        wait_until(lambda: Tree.of(bus, first.job_id).is_over)
+        wait_until(lambda: RunTree.of(bus, first.job_id).is_over)
     Exporter(bus).export_once()
     lines = [json.loads(line) for line in Path(bus.layout.jsonl).read_text().splitlines()]
     steps = [line for line in lines if line["type"] in ("plugin.look.poll", "plugin.look.handle")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.regime import examine_folder
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.routes.tree import wait
 from ackbus.schema.queries import file_of
 

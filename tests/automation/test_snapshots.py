@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from ackbus.automation.active_config import ConfigSnapshot, examine_folder
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.regime import Snapshot, examine_folder
 
 from .conftest import Folder
 
@@ -17,7 +17,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def read(folder: Folder, config: str) -> Snapshot:
+def read(folder: Folder, config: str) -> ConfigSnapshot:
     folder.write(config=config)
     return examine_folder(folder.path, {})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.regime import examine_folder
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.service import STOP_S, Service
 from ackbus.automation.service_lock import Notifier
 from ackbus.subscribers.jobs.jobs import Jobs

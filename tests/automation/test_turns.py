@@ -10,9 +10,9 @@ import apsw
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs import dispatcher
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import Service

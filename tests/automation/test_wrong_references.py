@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.attention import last_taking
+from ackbus.automation.active_config import ConfigLoader, examine_folder
+from ackbus.automation.attention import last_activation
 from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.load import Demands
-from ackbus.automation.regime import Loads, examine_folder
 from ackbus.automation.service import Service
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import file_of
@@ -118,22 +118,22 @@ def test_a_wrong_reference_is_refused_with_its_place(
 def test_a_reload_refuses_each_wrong_reference_and_answers_at_once(
     bus: Bus, folder: Folder
 ) -> None:
-    loads = Loads(lambda: examine_folder(folder.path, ENVIRON))
+    loader = ConfigLoader(lambda: examine_folder(folder.path, ENVIRON))
     with Bus.open(bus.layout.directory) as own:
-        service = Service(own, loads, on_reloaded=loads.end)
+        service = Service(own, loader, on_reloaded=loader.end)
         with serving(bus, service):
             for right, wrong, told in WRONG:
-                number = last_taking(bus).number
+                number = last_activation(bus).number
                 folder.write_as("config.yaml", RIGHT.replace(right, wrong))
                 with pytest.raises(AckbusError) as refused:
-                    loads.reload(service)
+                    loader.reload(service)
                 assert any(told in str(each) for each in refused.value.faults)  # type: ignore[attr-defined]
-                taking = last_taking(bus)
-                assert (taking.number, taking.refused) == (number + 1, str(refused.value))
+                activation = last_activation(bus)
+                assert (activation.number, activation.refused) == (number + 1, str(refused.value))
                 assert list(service.snapshot.plugins) == ["disk", "note"]
             folder.write_as("config.yaml", RIGHT)
-            loads.reload(service)
-            assert last_taking(bus).refused is None
+            loader.reload(service)
+            assert last_activation(bus).refused is None
 
 
 @pytest.mark.slow
@@ -225,4 +225,4 @@ def test_an_entry_that_others_wrote_is_no_taking(bus: Bus) -> None:
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             (text,),
         )
-        assert last_taking(bus).number == 0
+        assert last_activation(bus).number == 0

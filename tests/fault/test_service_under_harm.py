@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.regime import examine_folder
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.service import Service
 from ackbus.schema.message.times import now_ms
 

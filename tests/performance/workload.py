@@ -28,10 +28,10 @@ from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntr
 from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.facts import AttemptEnd, Facts, Inits, JobLog, LogFilter
-from ackbus.automation.records.fence import Fence, Takings
+from ackbus.automation.records.fence import Activations, Fence
 from ackbus.automation.routes.flow import Context, Contexts, id_of_time
-from ackbus.automation.routes.tree import Tree
-from ackbus.automation.schedules.firing import SchedulesByHand
+from ackbus.automation.routes.tree import RunTree
+from ackbus.automation.schedules.firing import ScheduleControl
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.automation.service import EndedRuns
@@ -424,9 +424,9 @@ def use_records(bus: Bus, clock: Clock) -> None:
     fence.beat(token)
     fence.end(token)
     fence.row()
-    takings = Takings(engine)
-    takings.taken({"note": "its entrypoint is no program"})
-    takings.last()
+    activations = Activations(engine)
+    activations.taken({"note": "its entrypoint is no program"})
+    activations.last()
     inits = Inits(engine)
     inits.note("a", "f", None)
     inits.all()
@@ -478,11 +478,11 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     for entries in ((entry, once), (), (entry, once), (replace(entry, hash="h2"),)):
         plugin = PluginConfig(name="a", uses="a", schedules=entries, max_outstanding_polls=9)
         plugins = Frozen({"a": plugin})
-        scheduler.take(Config(directory=Path("config"), plugins=plugins))
+        scheduler.apply_config(Config(directory=Path("config"), plugins=plugins))
         scheduler.tick()
         clock.advance(2_000_000)
         scheduler.tick()
-    by_hand = SchedulesByHand(bus, submission, Config(directory=Path("config"), plugins=plugins))
+    by_hand = ScheduleControl(bus, submission, Config(directory=Path("config"), plugins=plugins))
     stored = Schedules.of(bus)
     with bus.transaction():
         stored.remove_all_but([(each.plugin, each.id) for each in stored.all()])
@@ -504,7 +504,7 @@ def use_routes(bus: Bus) -> None:
         contexts.add(Context(id=f"{id_of_time(number)}8-{number}", pipeline="p", step="s"))
     EndedRuns(bus).prune(format_ts(10), 500)
     for message in bus.read(type="plugin.a.poll"):
-        Tree.of(bus, message.id)
+        RunTree.of(bus, message.id)
 
 
 def use_all(directory: Path, folder: Path) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 2
 
-#: The exit code of a configuration or a request that no retry mends.
+#: The exit code for a wrong configuration or request, which no retry mends.
 EX_CONFIG = 78
 
 #: How much of a text of an item is published, in characters.
@@ -44,7 +44,7 @@ MAX_ITEMS = 40_000
 #: How much all events of a poll hold, in characters of JSON: an answer has 10 MB.
 MAX_EVENTS_CHARS = 2_000_000
 
-#: How much of what a server says of an error is told, in bytes.
+#: How much of a server's error message is reported, in bytes.
 MAX_SAID_BYTES = 500
 
 #: How long a pause a server may ask for, in seconds.
@@ -129,7 +129,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
 def is_near(host: str | None) -> bool:
     """Tell whether a host is this machine, or of its network, by one of its addresses."""
     try:
-        return not all(is_public(str(each[4][0])) for each in socket.getaddrinfo(host, None))
+        return not all(is_public(str(address[4][0])) for address in socket.getaddrinfo(host, None))
     except (OSError, UnicodeError):  # a proxy may know it, else the request fails
         return False
 
@@ -147,7 +147,7 @@ def fetch(settings: Settings, validators: Mapping[str, Any]) -> tuple[bytes | No
     try:
         opener = urllib.request.build_opener(Redirects)
         with opener.open(request, timeout=settings.timeout_s) as response:
-            body, told = response.read(settings.max_bytes + 1), response.headers
+            body, headers = response.read(settings.max_bytes + 1), response.headers
     except urllib.error.HTTPError as error:
         with error:
             if error.code != 304:
@@ -160,15 +160,15 @@ def fetch(settings: Settings, validators: Mapping[str, Any]) -> tuple[bytes | No
         raise Misconfigured(f"the feed can't be asked for: {error}") from None
     if len(body) > settings.max_bytes:
         raise Failure(f"the feed is larger than max_bytes, {settings.max_bytes}")
-    return body, told
+    return body, headers
 
 
 def refusal(error: urllib.error.HTTPError) -> Failure:
     """Return the failure that an answer other than a feed is, with the server's own words."""
-    said = b""
+    body = b""
     with suppress(OSError, http.client.HTTPException):  # it broke off: its status is enough
-        said = error.read(MAX_SAID_BYTES)
-    line = " ".join(said.decode(errors="replace").split())
+        body = error.read(MAX_SAID_BYTES)
+    line = " ".join(body.decode(errors="replace").split())
     after = error.headers.get("Retry-After", "")
     pause = {"retry_after_s": min(int(after[:9]), MAX_PAUSE_S)} if after.isdecimal() else {}
     message = f"the server answers {error.code} {error.reason}" + (line and f": {line}")
@@ -226,9 +226,9 @@ def at(value: Any, path: str) -> Any:
 def name_of(item: Any, field: str) -> str:
     """Return the identity of an item: its field, else the usual ones, else all of it."""
     fields = (field,) if field else ("id", "guid", "url", "link")  # the first that is there
-    for found in (at(item, each) for each in fields):
-        if isinstance(found, (str, int)) and not isinstance(found, bool) and found != "":
-            return str(found)
+    for identity in (at(item, key) for key in fields):
+        if isinstance(identity, (str, int)) and not isinstance(identity, bool) and identity != "":
+            return str(identity)
     return digest(json.dumps(item, sort_keys=True))
 
 
@@ -236,7 +236,7 @@ def of_json_feed(item: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, 
     """Return an item of a JSON Feed."""
     authors = item.get("authors") or [item.get("author") or feed.get("author")]
     first = authors[0] if isinstance(authors, list) else None
-    return known(
+    return present_fields(
         id=name_of(item, ""),
         title=item.get("title"),
         url=item.get("url") or item.get("external_url"),
@@ -266,9 +266,9 @@ def of_xml(root: ElementTree.Element) -> Iterator[dict[str, Any]]:
 
 def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
     """Return an entry of Atom."""
-    found = entry.findall(f"{ATOM}link")
-    links = {each.get("rel", "alternate"): each.get("href") for each in found}
-    item = known(
+    link_elements = entry.findall(f"{ATOM}link")
+    links = {link.get("rel", "alternate"): link.get("href") for link in link_elements}
+    item = present_fields(
         id=words(entry, f"{ATOM}id") or links.get("alternate"),
         title=words(entry, f"{ATOM}title"),
         url=links.get("alternate") or links.get("self"),
@@ -276,7 +276,7 @@ def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
         author=words(entry, f"{ATOM}author/{ATOM}name"),
         published=words(entry, f"{ATOM}published"),
         updated=words(entry, f"{ATOM}updated"),
-        categories=[each.get("term") for each in entry.findall(f"{ATOM}category")],
+        categories=[category.get("term") for category in entry.findall(f"{ATOM}category")],
         feed=feed,
     )
     return with_id(item, entry)
@@ -285,17 +285,17 @@ def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
 def of_item(item: ElementTree.Element, feed: str | None) -> dict[str, Any]:
     """Return an item of RSS."""
     link = words(item, "link", f"{RSS_1}link")
-    found = known(
+    fields = present_fields(
         id=words(item, "guid") or item.get(RDF_ABOUT) or link,
         title=words(item, "title", f"{RSS_1}title"),
         url=link,
         summary=words(item, "description", f"{RSS_1}description", f"{CONTENT}encoded"),
         author=words(item, "author", f"{DUBLIN}creator"),
         published=words(item, "pubDate", f"{DUBLIN}date"),
-        categories=[each.text for each in item.findall("category")],
+        categories=[category.text for category in item.findall("category")],
         feed=feed,
     )
-    return with_id(found, item)
+    return with_id(fields, item)
 
 
 def with_id(item: dict[str, Any], element: ElementTree.Element) -> dict[str, Any]:
@@ -305,11 +305,11 @@ def with_id(item: dict[str, Any], element: ElementTree.Element) -> dict[str, Any
 
 def words(element: ElementTree.Element, *paths: str) -> str | None:
     """Return the text of the first element that is there and has some."""
-    found = (each for path in paths for each in element.findall(path)[:1])
-    return next(filter(None, ("".join(each.itertext()).strip() for each in found)), None)
+    nodes = (node for path in paths for node in element.findall(path)[:1])
+    return next(filter(None, ("".join(node.itertext()).strip() for node in nodes)), None)
 
 
-def known(**fields: Any) -> dict[str, Any]:
+def present_fields(**fields: Any) -> dict[str, Any]:
     """Return the fields that are there, each text up to a limit."""
     return {
         name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value
@@ -327,9 +327,9 @@ def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
     """Publish the items that are new."""
     place = digest(settings.url)
     is_known = state.get("place") == place
-    seen = list(state.get("seen") or ()) if is_known else []
+    seen_keys = list(state.get("seen") or ()) if is_known else []
     validators = state.get("validators") or {} if is_known else {}
-    body, told = fetch(settings, validators)
+    body, headers = fetch(settings, validators)
     if body is None:
         return {"result": "nothing new: the server says that nothing has changed"}
     items: dict[str, dict[str, Any]] = {}
@@ -337,26 +337,26 @@ def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
         items.setdefault(digest(f"{settings.url}\n{item['id']}")[:16], item)
     if len(items) > MAX_ITEMS:
         raise Failure(f"the feed has {len(items)} items; {MAX_ITEMS} are the most")
-    old = set(items if settings.skip_first and not is_known else seen)
+    old = set(items if settings.skip_first and not is_known else seen_keys)
     new = [key for key in reversed(items) if key not in old]  # feeds begin with the newest
     events = list(events_of(settings, {key: items[key] for key in new}))
-    left = set(new[len(events) :])
-    validators = {"etag": told["ETag"], "last_modified": told["Last-Modified"]}
-    here = [key for key in items if key not in left]
-    gone = [key for key in seen if key not in items]
+    postponed = set(new[len(events) :])
+    validators = {"etag": headers["ETag"], "last_modified": headers["Last-Modified"]}
+    here = [key for key in items if key not in postponed]
+    vanished = [key for key in seen_keys if key not in items]
     update = {
         "place": place,
-        # Without them the next poll gets what this one has left.
-        "validators": {} if left else validators,
-        "seen": here + gone[: settings.remember],
+        # Without them the next poll gets the items that this one postponed.
+        "validators": {} if postponed else validators,
+        "seen": here + vanished[: settings.remember],
     }
-    more = f", {len(left)} are left for the next poll" if left else ""
+    more = f", {len(postponed)} are left for the next poll" if postponed else ""
     result = f"{len(events)} new of {len(items)} items{more}"
     return {"result": result, "events": events, "state_updates": update}
 
 
 def events_of(settings: Settings, items: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of items, by their keys, as many as one poll may publish."""
+    """Yield the events of items by key, up to the limit of one poll."""
     room = MAX_EVENTS_CHARS
     for key, item in islice(items.items(), settings.max_items):
         event = {"type": settings.event_type, "payload": item, "dedupe_key": f"feed:{key}"}
@@ -381,8 +381,8 @@ def main() -> int:
     """Answer the request on stdin."""
     request = json.load(sys.stdin)
     if request.get("protocol") != PROTOCOL:
-        told = f"the request is of protocol {request.get('protocol')}"
-        print(f"{told}; this plugin speaks protocol {PROTOCOL}", file=sys.stderr)
+        message = f"the request is of protocol {request.get('protocol')}"
+        print(f"{message}; this plugin speaks protocol {PROTOCOL}", file=sys.stderr)
         return EX_CONFIG
     code = 0
     try:

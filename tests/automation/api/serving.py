@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from ackbus import Bus
-from ackbus.automation.regime import Loads, examine_folder
+from ackbus.automation.active_config import ConfigLoader, examine_folder
 from ackbus.automation.service import Service
 from ackbus.server.automation.app import create_api, end_waiting
 from ackbus.server.listening import ClientTimeouts
@@ -66,12 +66,12 @@ def api_of(bus: Bus, folder: Folder, *, patience: ClientTimeouts | None = None) 
     """Runs the service of a folder, and serves its API, until the block ends."""
     with ExitStack() as stack:
         own = stack.enter_context(Bus.open(bus.layout.directory))
-        loads = Loads(lambda: examine_folder(folder.path, KEYS))
-        service = Service(own, loads, on_reloaded=loads.end)
+        loader = ConfigLoader(lambda: examine_folder(folder.path, KEYS))
+        service = Service(own, loader, on_reloaded=loader.end)
         running = stack.enter_context(serving(bus, service))
 
         def reload() -> list[str]:
-            loads.reload(service)
+            loader.reload(service)
             return []
 
         app = create_api(own, service, reload, patience=patience)

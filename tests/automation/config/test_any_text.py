@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.config.snapshot import shown
 from ackbus.automation.config.yaml_tree import parse
 from ackbus.automation.plugins.manifest import read_manifest
-from ackbus.automation.regime import examine_folder
 
 from ...sizes import size
 from .test_ductile_folders import ENVIRON, MANIFEST, PAGES, SPECIFICATION

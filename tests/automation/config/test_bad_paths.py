@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.automation.regime import examine_folder
+from ackbus.automation.active_config import examine_folder
 
 from ..conftest import Folder
 

@@ -171,7 +171,7 @@ def test_schedules_of_a_plugin_have_ids_of_their_own(folder: Folder) -> None:
         ),
         (
             "{from: core.switch, event_type: ductile.switch.true, to: b, broadcast: true}",
-            "broadcast: events of conditions are told to nobody else",
+            "broadcast: events of conditions can't be broadcast",
         ),
         ("5", ": write a map"),
     ],

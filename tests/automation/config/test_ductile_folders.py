@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.flows import Predicate
-from ackbus.automation.regime import examine_folder
 
 from ..conftest import Folder
 

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.snapshot import shown
 from ackbus.automation.log import ServiceLog
-from ackbus.automation.regime import examine_folder
 
 from ..conftest import Folder
 
@@ -104,7 +104,7 @@ def test_the_log_repeats_no_value(folder: Folder) -> None:
     config = examine_folder(folder.path, {"X": "Hunter2\n'x'"}).config
     told = io.StringIO()
     with ServiceLog(told) as log:
-        log.take(config.service, config.variables)
+        log.use_config(config.service, config.variables)
         logger = logging.getLogger("ackbus.automation.x")
         logger.warning("it was %s, or %r", "Hunter2\n'x'", "Hunter2\n'x'")
         try:

@@ -19,9 +19,9 @@ from ackbus.automation.config.snapshot import key_of
 from ackbus.automation.forwarder import (
     MAX_RETRY_AFTER_S,
     MEDIA_TYPE,
-    Answer,
     Forwarder,
     Subscription,
+    TargetResponse,
     event_of,
 )
 from ackbus.automation.forwarding_targets import Target
@@ -225,7 +225,7 @@ def test_pause_that_a_target_asks_for_is_kept(bus: Bus) -> None:
 
 @given(text=st.text(max_size=12) | st.integers().map(str))
 def test_any_text_for_a_pause_is_bounded(text: str) -> None:
-    assert 0 <= Answer(429, text).pause_s(1_790_000_000.5) <= MAX_RETRY_AFTER_S
+    assert 0 <= TargetResponse(429, text).pause_s(1_790_000_000.5) <= MAX_RETRY_AFTER_S
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_any_text_for_a_pause_is_bounded(text: str) -> None:
 )
 def test_pause_is_a_number_or_a_date(text: str, seconds: float) -> None:
     now_s = datetime(2026, 11, 27, 12, tzinfo=UTC).timestamp()
-    assert Answer(503, text).pause_s(now_s) == seconds
+    assert TargetResponse(503, text).pause_s(now_s) == seconds
 
 
 def test_target_that_is_gone_ends_the_subscription(bus: Bus) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.regime import examine_folder
 from ackbus.subscribers.queues.queue_set import QueueSet
 
 from ...conftest import wait_until

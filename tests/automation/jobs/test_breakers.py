@@ -69,7 +69,7 @@ def polls(bus_dir: Path) -> Polls:
 @pytest.mark.requirement("D-74", "X-23", "R-04")
 @pytest.mark.parametrize("threshold", [3, 5])
 def test_d_74_failures_in_a_row_open_it(polls: Polls, threshold: int) -> None:
-    polls.breakers.take({"feed": BreakerConfig(threshold=threshold)})
+    polls.breakers.use_rules({"feed": BreakerConfig(threshold=threshold)})
     polls.run(*[False] * (threshold - 1), True, *[False] * (threshold - 1))
     assert polls.state == ("closed", threshold - 1)
     polls.run(False)

@@ -35,7 +35,7 @@ from ackbus import Bus
 from ackbus.automation.jobs.submission import JobRequest
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.service import Service
-from ackbus.automation.regime import examine_folder
+from ackbus.automation.active_config import examine_folder
 
 def use(service):
     with Bus.open(sys.argv[1]) as bus:

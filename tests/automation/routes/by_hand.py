@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.snapshot import Config
 from ackbus.automation.jobs import submission
-from ackbus.automation.jobs.endings import Alarms, Endings
+from ackbus.automation.jobs.endings import Alarms, JobEndings
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
 from ackbus.automation.jobs.submission import Duplicate, JobRequest, Submission, Submitted
 from ackbus.automation.plugins.discovery import discover
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.fence import Fence
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.flow import Contexts
 from ackbus.automation.routes.router import Router
 from ackbus.schema.message.message import Message
@@ -65,9 +65,9 @@ class ByHand:
         engine = engine_of(bus)
         token = Fence(engine).begin(self.config.directory, self.config.hash)
         breakers, alarms = Breakers.of(bus), Alarms(bus, self.submission)
-        self.endings = Endings(bus, token, self.submission, breakers, alarms)
+        self.endings = JobEndings(bus, token, self.submission, breakers, alarms)
         self.router = Router(bus, self.config, self.plugins)
-        self.endings.take(self.config, self.router)
+        self.endings.use_config(self.config, self.router)
         self.contexts = Contexts.of(bus)
         self._queues = QueueSet(bus, map(submission.queue_of, self.plugins))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ackbus.automation.config.flows import Pipeline, Predicate, Step
+from ackbus.automation.config.flows import Pipeline, PipelineStep, Predicate
 
 Payload = dict[str, Any]
 Place = tuple[Any, ...]
@@ -57,7 +57,7 @@ class PipelineModel:
         self._sequence(steps, (name,), Given((), payload, {}), lambda _: None)
 
     def _sequence(
-        self, steps: tuple[Step, ...], at: tuple[Any, ...], given: Given, rest: Rest
+        self, steps: tuple[PipelineStep, ...], at: tuple[Any, ...], given: Given, rest: Rest
     ) -> None:
         if not steps:
             return rest(given)
@@ -65,7 +65,7 @@ class PipelineModel:
         self._step(steps[0], here, given, lambda then: self._sequence(steps[1:], at, then, rest))
         return None
 
-    def _step(self, step: Step, at: tuple[Any, ...], given: Given, rest: Rest) -> None:
+    def _step(self, step: PipelineStep, at: tuple[Any, ...], given: Given, rest: Rest) -> None:
         if step.condition is not None:
             self.answers[given.source, at] = _holds(step.condition, given)
         if step.condition is not None and not _holds(step.condition, given):
@@ -80,7 +80,7 @@ class PipelineModel:
         else:
             self._job(step, at, given, rest)
 
-    def _job(self, step: Step, at: Place, given: Given, rest: Rest) -> None:
+    def _job(self, step: PipelineStep, at: Place, given: Given, rest: Rest) -> None:
         id = (given.source, at)
         if id in self.jobs:
             return

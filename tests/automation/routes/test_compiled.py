@@ -7,7 +7,7 @@ import pytest
 from ackbus.automation.routes.conditions import (
     CompiledPipeline,
     Gate,
-    Job,
+    JobNode,
     Node,
     faults_of_pipelines,
 )
@@ -39,7 +39,7 @@ def ways(nodes: tuple[Node, ...]) -> dict[str, object]:
     """Return a graph as nested objects: each step, and what follows it."""
     found: dict[str, object] = {}
     for node in nodes:
-        if isinstance(node, Job):
+        if isinstance(node, JobNode):
             found[node.key] = ways(node.then)
         else:
             found[f"{node.key}?"] = [ways(node.inside), ways(node.otherwise)]

@@ -11,7 +11,7 @@ from ackbus import Bus
 from ackbus.automation.jobs.dispatcher import recover
 from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EVENT, event_out
-from ackbus.automation.routes.tree import Tree
+from ackbus.automation.routes.tree import RunTree
 
 from ..conftest import Folder
 from ..killing import STRIDES, Act, Steps, kills
@@ -68,14 +68,14 @@ def test_each_target_of_an_event_has_one_job_wherever_its_service_is_killed(
             hand = ByHand(opened, folder)
             recover(opened, hand.endings)
             hand.run(_ANSWERS)
-            tree = Tree.of(opened, roots[-1])
+            tree = RunTree.of(opened, roots[-1])
             assert tree.state == "succeeded", step
             assert jobs_of(hand, tree) == sorted(EXPECTED, key=str), step
             attempts = [job.job.attempt for job in tree.jobs if job.job is not None]
             assert sorted(attempts)[:-1] == [1] * (len(EXPECTED) - 1)
 
 
-def jobs_of(hand: ByHand, tree: Tree) -> list[tuple[str, object, object, object]]:
+def jobs_of(hand: ByHand, tree: RunTree) -> list[tuple[str, object, object, object]]:
     found = []
     for job in tree.jobs:
         told = origin(job.message)
@@ -89,11 +89,11 @@ def test_an_end_that_is_stored_twice_makes_nothing_twice(bus: Bus, folder: Folde
     hand = ByHand(bus, with_plugins(folder, FLOW))
     root = hand.submit("a")
     hand.step(_ANSWERS)
-    before = [job.message.id for job in Tree.of(bus, root).jobs]
+    before = [job.message.id for job in RunTree.of(bus, root).jobs]
     message = bus.get(root)
     assert message is not None
     end = JobEnd(message, "a", "poll", "succeeded", 1, None)
     events = [event_out(each) for each in bus.read(type=EVENT)]
     with bus.transaction():
         hand.take_in(hand.router.successors(end, events, "done"))
-    assert [job.message.id for job in Tree.of(bus, root).jobs] == before
+    assert [job.message.id for job in RunTree.of(bus, root).jobs] == before

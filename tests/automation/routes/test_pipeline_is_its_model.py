@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Frozen, Pipeline, Predicate, Step
+from ackbus.automation.config.flows import Frozen, Pipeline, PipelineStep, Predicate
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
 from ackbus.automation.records.facts import JobLog
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import RunJob, Tree
+from ackbus.automation.routes.tree import RunJob, RunTree
 
 from ...sizes import size
 from ..conftest import Folder
@@ -49,15 +49,19 @@ claims = st.sampled_from(
 )
 remaps = st.sampled_from([Frozen(), Frozen(), Frozen({"t": "{payload.n}"})])
 uses = st.builds(
-    Step, uses=st.sampled_from(sorted(ANSWERS)), baggage=claims, with_=remaps, condition=conditions
+    PipelineStep,
+    uses=st.sampled_from(sorted(ANSWERS)),
+    baggage=claims,
+    with_=remaps,
+    condition=conditions,
 )
-calls = st.builds(Step, call=st.just("called"), condition=conditions)
+calls = st.builds(PipelineStep, call=st.just("called"), condition=conditions)
 
 
-def _nested(inner: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
+def _nested(inner: st.SearchStrategy[PipelineStep]) -> st.SearchStrategy[PipelineStep]:
     several = st.lists(inner, min_size=1, max_size=3).map(tuple)
-    return st.builds(Step, steps=several, condition=conditions) | st.builds(
-        Step, split=several, condition=conditions
+    return st.builds(PipelineStep, steps=several, condition=conditions) | st.builds(
+        PipelineStep, split=several, condition=conditions
     )
 
 
@@ -77,7 +81,11 @@ called = st.lists(uses, min_size=1, max_size=2).map(tuple)
 )
 @given(sequences, called, st.integers(0, 3), crashes)
 def test_a_pipeline_runs_as_its_model(
-    hand: ByHand, main: tuple[Step, ...], inner: tuple[Step, ...], number: int, crashes: set[int]
+    hand: ByHand,
+    main: tuple[PipelineStep, ...],
+    inner: tuple[PipelineStep, ...],
+    number: int,
+    crashes: set[int],
 ) -> None:
     pipelines = (
         Pipeline(name="main", on="begin", steps=main, max_depth=0),
@@ -89,7 +97,7 @@ def test_a_pipeline_runs_as_its_model(
     assume(begins and not any(begins) and len(model.jobs) <= MAX_JOBS)
     config = replace(hand.config, pipelines=pipelines)
     hand.router = Router(hand.bus, config, hand.plugins)
-    hand.endings.take(config, hand.router)
+    hand.endings.use_config(config, hand.router)
     first = hand.begin("main", {"n": number})[0]
     ran = run_with_crashes(hand, crashes)
     found = [(job.plugin.name, job.message.payload, job.context, bool(job.fault)) for job in ran]
@@ -97,7 +105,7 @@ def test_a_pipeline_runs_as_its_model(
     message = hand.bus.get(first)
     assert message is not None
     assert message.in_reply_to is not None
-    jobs = Tree.of(hand.bus, message.in_reply_to).jobs
+    jobs = RunTree.of(hand.bus, message.in_reply_to).jobs
     answers = [answer_of(hand.bus, job) for job in jobs if job.plugin == "core.switch"]
     assert sorted(answers) == sorted(model.answers.values())
     assert len(jobs) == len(ran) + len(answers)

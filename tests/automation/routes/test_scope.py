@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.automation.config.flows import AllOf, AnyOf, Frozen, Not, Predicate, Step
+from ackbus.automation.config.flows import AllOf, AnyOf, Frozen, Not, PipelineStep, Predicate
 from ackbus.automation.routes.conditions import (
     ABSENT,
     MAX_CONTEXT_BYTES,
@@ -124,7 +124,7 @@ def test_conditions_are_combined() -> None:
 
 
 def test_with_sets_keys_of_the_payload_from_the_scope_as_it_was() -> None:
-    step = Step(uses="a", with_=Frozen(count="{payload.status}", text="n={payload.count}"))
+    step = PipelineStep(uses="a", with_=Frozen(count="{payload.status}", text="n={payload.count}"))
     payload = payload_of(step, SCOPE)
     assert isinstance(payload, dict)
     assert (payload["count"], payload["text"]) == ("Error", "n=3")
@@ -132,46 +132,46 @@ def test_with_sets_keys_of_the_payload_from_the_scope_as_it_was() -> None:
 
 
 def test_with_needs_a_payload_with_keys() -> None:
-    step = Step(uses="a", with_=Frozen(x="y"))
+    step = PipelineStep(uses="a", with_=Frozen(x="y"))
     assert payload_of(step, {"payload": None, "context": {}}) == {"x": "y"}
     with pytest.raises(FlowFault, match="no object"):
         payload_of(step, {"payload": [1], "context": {}})
 
 
 def test_a_claim_is_added_beside_what_is_inherited() -> None:
-    step = Step(uses="a", baggage=Frozen({"web.count": "payload.count"}))
+    step = PipelineStep(uses="a", baggage=Frozen({"web.count": "payload.count"}))
     expected = {"web": {"url": "https://example.org", "count": 3}}
     assert context_of(step, SCOPE) == expected
     assert SCOPE["context"] == {"web": {"url": "https://example.org"}}
 
 
 def test_d_07_an_inherited_value_may_be_repeated_but_not_changed() -> None:
-    same = Step(uses="a", baggage=Frozen({"web.url": "context.web.url"}))
+    same = PipelineStep(uses="a", baggage=Frozen({"web.url": "context.web.url"}))
     assert context_of(same, SCOPE) == SCOPE["context"]
-    other = Step(uses="a", baggage=Frozen({"web.url": "payload.status"}))
+    other = PipelineStep(uses="a", baggage=Frozen({"web.url": "payload.status"}))
     with pytest.raises(FlowFault, match=r"baggage\.web\.url: .*never changes"):
         context_of(other, SCOPE)
-    below = Step(uses="a", baggage=Frozen({"web.url.host": "payload.status"}))
+    below = PipelineStep(uses="a", baggage=Frozen({"web.url.host": "payload.status"}))
     with pytest.raises(FlowFault, match="never changes"):
         context_of(below, SCOPE)
 
 
 def test_an_object_is_claimed_whole_under_its_namespace() -> None:
-    step = Step(uses="a", baggage_from="payload.list.0", namespace="first")
+    step = PipelineStep(uses="a", baggage_from="payload.list.0", namespace="first")
     assert context_of(step, SCOPE)["first"] == {"id": "a"}
-    text = Step(uses="a", baggage_from="payload.status", namespace="first")
+    text = PipelineStep(uses="a", baggage_from="payload.status", namespace="first")
     with pytest.raises(FlowFault, match="no object"):
         context_of(text, SCOPE)
 
 
 def test_a_claim_of_nothing_is_refused() -> None:
-    step = Step(uses="a", baggage=Frozen({"x": "payload.missing"}))
+    step = PipelineStep(uses="a", baggage=Frozen({"x": "payload.missing"}))
     with pytest.raises(FlowFault, match=r"baggage\.x: payload\.missing is not there"):
         context_of(step, SCOPE)
 
 
 def test_a_context_does_not_grow_without_bound() -> None:
-    step = Step(uses="a", baggage=Frozen({"x": "payload"}))
+    step = PipelineStep(uses="a", baggage=Frozen({"x": "payload"}))
     scope = {"payload": "x" * MAX_CONTEXT_BYTES, "context": {}}
     with pytest.raises(FlowFault, match="larger"):
         context_of(step, scope)

@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.automation.routes.preview import replayed
-from ackbus.automation.routes.tree import Tree, once_more
+from ackbus.automation.routes.tree import RunTree, rerun_request
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.message.message import Message
 from ackbus.schema.message.patterns import UNPROVEN
@@ -88,7 +88,7 @@ def test_a_condition_is_a_job_that_is_over_with_an_event(
     )
     assert [each.context for each in ran] == [{"n": 7}] * len(ran)
     assert hops_of(job) == hops_of(told) == hops_of(after) == 1
-    tree = Tree.of(bus, first)
+    tree = RunTree.of(bus, first)
     assert [each.plugin for each in tree.jobs] == ["b", "core.switch", *("cd" if go else "d")]
     assert [each.depth for each in tree.jobs] == list(range(len(tree.jobs)))
     assert (tree.is_over, tree.state) == (True, "succeeded")
@@ -142,10 +142,10 @@ pipelines:
     hand = ByHand(bus, with_plugins(folder, text))
     (only,) = hand.begin("p")
     assert names(hand.run(answers())) == []
-    tree = Tree.of(bus, only)
+    tree = RunTree.of(bus, only)
     assert (tree.is_over, tree.state, len(tree.jobs)) == (True, "succeeded", 1)
     with pytest.raises(InvalidInput, match="it is a condition, which is asked again"):
-        once_more(bus, only)
+        rerun_request(bus, only)
 
 
 def test_a_paused_or_full_queue_keeps_no_condition_back(bus: Bus, folder: Folder) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.submission import Submission
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import Tree, cancel, once_more, wait
+from ackbus.automation.routes.tree import RunTree, cancel, rerun_request, wait
 from ackbus.schema.errors import InvalidInput, NotFound
 
 from ...conftest import wait_until
@@ -31,9 +31,9 @@ def test_a_tree_has_the_states_of_its_jobs(bus: Bus, folder: Folder) -> None:
     hand = ByHand(bus, with_plugins(folder, SPLIT))
     (first,) = hand.begin("p")
     other = hand.submit("a")
-    assert Tree.of(bus, first).state == "running"
+    assert RunTree.of(bus, first).state == "running"
     hand.run(answers(b=success(event("x")), d=failure("no")))
-    tree = Tree.of(bus, first)
+    tree = RunTree.of(bus, first)
     assert [(job.depth, job.record()["step"], job.state) for job in tree.jobs] == [
         (0, "one", "succeeded"),
         (1, "left", "succeeded"),
@@ -55,7 +55,7 @@ def test_d_104_a_tree_is_never_over_before_its_last_step(bus: Bus, folder: Folde
 
     def look() -> None:
         while not over:
-            tree = Tree.of(bus, first)
+            tree = RunTree.of(bus, first)
             if tree.is_over:
                 over.append(len(tree.jobs))
 
@@ -136,7 +136,7 @@ def test_cancelling_takes_the_jobs_of_that_run_alone(bus: Bus, folder: Folder) -
     hand.step(answers())
     assert len(cancel(bus, first)) == 2
     assert names(hand.run(answers())) == ["b.handle", "c.handle", "d.handle"]
-    assert Tree.of(bus, second).state == "succeeded"
+    assert RunTree.of(bus, second).state == "succeeded"
 
 
 def test_a_step_is_run_once_more_with_all_that_follows(bus: Bus, folder: Folder) -> None:
@@ -149,7 +149,7 @@ pipelines:
     hand = ByHand(bus, with_plugins(folder, text))
     (first,) = hand.begin("p", {"x": 1})
     ran = hand.run(answers(b=success(event("y", {"n": 1}, dedupe_key="k"))))
-    (again,) = hand.take_in([once_more(bus, ran[1].message.id)])
+    (again,) = hand.take_in([rerun_request(bus, ran[1].message.id)])
     after = hand.run(answers())
     assert [(origin(job.message)["step"], job.context) for job in after] == [
         ("two", {"x": 1}),
@@ -157,7 +157,7 @@ pipelines:
     ]
     assert after[0].message.id == again != ran[1].message.id
     assert after[0].request()["event"] == ran[1].request()["event"]
-    assert len(Tree.of(bus, first).jobs) == 5
+    assert len(RunTree.of(bus, first).jobs) == 5
 
 
 def test_a_step_that_could_not_begin_is_not_run_once_more(bus: Bus, folder: Folder) -> None:
@@ -168,11 +168,11 @@ pipelines: [{name: p, on: e, steps: [{uses: b}, {uses: c, with: {x: "{payload.x}
     hand.begin("p")
     *_, last = hand.run(answers())
     with pytest.raises(InvalidInput, match=r"payload\.x is not there; .*; run the step before"):
-        once_more(bus, last.message.id)
+        rerun_request(bus, last.message.id)
     with pytest.raises(NotFound):
-        once_more(bus, "nothing")
+        rerun_request(bus, "nothing")
     with pytest.raises(NotFound):
-        Tree.of(bus, "nothing")
+        RunTree.of(bus, "nothing")
 
 
 def _begin(bus: Bus, folder: Folder, payload: object = None) -> str:

@@ -8,7 +8,7 @@ from ackbus.automation.config.flows import Frozen
 from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry, ServiceConfig
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.schedules.firing import SchedulesByHand
+from ackbus.automation.schedules.firing import ScheduleControl
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decision, Decisions
 from ackbus.schema.queries import file_of
@@ -63,14 +63,14 @@ class Stage:
         plugin = PluginConfig(name="feed", uses="feed", schedules=entries)
         plugin = replace(plugin, **fields)  # type: ignore[arg-type]
         breakers = {"feed": plugin.circuit_breaker}
-        self.breakers.take(breakers)
+        self.breakers.use_rules(breakers)
         config = Config(
             directory=self.bus.layout.directory,  # type: ignore[arg-type]
             plugins=Frozen({"feed": plugin}),
             service=ServiceConfig(tick_interval_s=60.0),
         )
-        self.scheduler.take(config)
-        self.by_hand = SchedulesByHand(self.bus, Submission(self.bus), config)
+        self.scheduler.apply_config(config)
+        self.by_hand = ScheduleControl(self.bus, Submission(self.bus), config)
         return self
 
     def take_all(self, *entries: ScheduleEntry) -> "Stage":
@@ -80,7 +80,7 @@ class Stage:
             for each in entries
         }
         directory = self.bus.layout.directory
-        self.scheduler.take(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
+        self.scheduler.apply_config(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
         return self
 
     def tick(self, minutes: float = 0) -> int | None:

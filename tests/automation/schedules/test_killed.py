@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.endings import TIMES_MISSED
-from ackbus.automation.regime import examine_folder
 from ackbus.automation.schedules.tables import Decision, Decisions
 from ackbus.automation.service import Service
 

@@ -10,7 +10,7 @@ import pytest
 
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.schedules import recurrence
-from ackbus.automation.schedules.recurrence import coming
+from ackbus.automation.schedules.recurrence import upcoming
 
 RULES = ["0 0 29 2 *", "0 0 29 2 */7", "* * * * *", "30 2 * * *", "0 */2 * * 5", "0 0 1 1 */7"]
 
@@ -21,12 +21,12 @@ def test_thousand_times_of_any_rule_ask_for_few_offsets(
     cron: str, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes two of a microsecond: `bus schedule next --count 1000` stays under 100 ms."""
-    recurrence.stretches.cache_clear()
+    recurrence.offset_periods.cache_clear()
     asked = itertools.count()
     ask = recurrence._offset
     monkeypatch.setattr(recurrence, "_offset", lambda *args: (next(asked), ask(*args))[1])
     entry = ScheduleEntry(plugin="", cron=cron, timezone=zone)
-    times = list(itertools.islice(coming(entry, 1_780_000_000_000), 1000))
+    times = list(itertools.islice(upcoming(entry, 1_780_000_000_000), 1000))
     assert len(times) > 250
     assert next(asked) < 4_000
 

@@ -18,7 +18,7 @@ from ackbus.automation.config.snapshot import (
 )
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.schedules import firing as firing_module
-from ackbus.automation.schedules.firing import SchedulesByHand, times_until
+from ackbus.automation.schedules.firing import ScheduleControl, times_until
 from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
 from ackbus.schema.errors import NotFound
 from ackbus.schema.queries import file_of
@@ -397,7 +397,7 @@ def test_a_tick_that_is_undone_is_decided_again(stage: Stage) -> None:
     def fail(*args: object, **fields: object) -> None:
         raise RuntimeError("cut off")
 
-    decisions = stage.scheduler._beginnings._decisions
+    decisions = stage.scheduler._starts._decisions
     decide = decisions.add
     decisions.add = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError):
@@ -437,7 +437,7 @@ def test_a_schedule_of_a_disabled_plugin_is_not_run_by_hand(stage: Stage) -> Non
     config = Config(directory=stage.bus.layout.directory, plugins=Frozen({"feed": plugin}))  # type: ignore[arg-type]
     assert config.schedules() == {}
     with pytest.raises(NotFound, match="no schedule 'default'"):
-        SchedulesByHand(stage.bus, Submission(stage.bus), config).run_now("feed", "default")
+        ScheduleControl(stage.bus, Submission(stage.bus), config).run_now("feed", "default")
     assert stage.jobs() == 1
 
 

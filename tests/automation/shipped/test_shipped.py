@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.plugins.manifest import read_manifest
 from ackbus.automation.plugins.shipped import add as copy
 from ackbus.automation.plugins.shipped import shipped
-from ackbus.automation.regime import examine_folder
 
 from ...conftest import RunBus, wait_until
 from ..api.serving import API, KEYS, api_of, problem
@@ -162,7 +162,7 @@ def test_what_can_not_be_copied_says_why(run_bus: RunBus, folder: Folder) -> Non
     none = add(run_bus, folder, "feed")
     assert (none.code, "plugin_roots: [plugins]" in none.err) == (4, True)
     folder.write(config="plugin_roots: [config.yaml]")
-    assert "no plugin 'wach' comes along" in add(run_bus, folder, "wach").err
+    assert "no plugin 'wach' comes with the package" in add(run_bus, folder, "wach").err
     broken = add(run_bus, folder, "watch")
     assert (broken.code, "can't write to" in broken.err) == (1, True)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.regime import examine_folder
-from ackbus.automation.routes.tree import Tree
+from ackbus.automation.routes.tree import RunTree
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.overview.retention import Retention
@@ -70,7 +70,7 @@ def test_an_event_begins_each_pipeline_that_it_reaches(receiver: Receiving) -> N
     (stored,) = receiver.bus.read(type="plugin.event")
     assert stored.headers == {"event_type": "code.push", "webhook": "event"}
     assert stored.payload == json.loads(github()[2])
-    tree = Tree.of(receiver.bus, stored.id)
+    tree = RunTree.of(receiver.bus, stored.id)
     assert [each.message.headers["job"]["pipeline"] for each in tree.jobs] == ["left", "right"]
     assert tree.jobs[0].message.id == first
     for each in tree.jobs:

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.active_config import ConfigSnapshot, examine_folder
 from ackbus.automation.jobs.submission import follow
-from ackbus.automation.regime import Snapshot, examine_folder
-from ackbus.automation.webhooks import Deliveries, Signed
+from ackbus.automation.webhooks import Signed, WebhookDeliveries
 from ackbus.schema.queries import file_of
 
 from ...conftest import wait_until
@@ -39,7 +39,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from ackbus import Bus
 from ackbus.automation.service import Service
-from ackbus.automation.regime import examine_folder
+from ackbus.automation.active_config import examine_folder
 from ackbus.server.running import Door, Listeners
 from ackbus.server.webhooks import BODY_S, Receiver
 
@@ -99,16 +99,16 @@ MORE = """
 """
 
 
-def deliver(bus: Bus, snapshot: Snapshot, delivery: str) -> str | None:
+def deliver(bus: Bus, snapshot: ConfigSnapshot, delivery: str) -> str | None:
     """Takes a delivery of a body that is so long that it is a blob, without its signature."""
     assert snapshot.config.webhooks is not None
     endpoint = snapshot.config.webhooks.endpoints[-1]
     body = json.dumps({"ref": "main", "text": delivery * 3000}).encode()
-    deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
+    deliveries = WebhookDeliveries(bus, snapshot.config, snapshot.plugins)
     return deliveries.take(endpoint, {"x-github-delivery": delivery}, body, Signed("")).job_id
 
 
-def is_killed(bus_dir: Path, snapshot: Snapshot, delivery: str, at: int) -> bool:
+def is_killed(bus_dir: Path, snapshot: ConfigSnapshot, delivery: str, at: int) -> bool:
     """Whether a child that takes a delivery is killed before statement `at`."""
 
     def take_and_die() -> None:

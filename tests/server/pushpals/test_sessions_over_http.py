@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.server.access.tokens import Scope, Tokens
-from ackbus.tasks.control.sessions import Event, Sessions
+from ackbus.tasks.control.sessions import SessionEvent, Sessions
 
 from ...conftest import RunBus
 from ...tasks.replay import replay
@@ -18,7 +18,7 @@ from .conftest import get, post, told
 pytestmark = pytest.mark.slow
 
 
-def events(bus: Bus, session: str = "s1") -> list[Event]:
+def events(bus: Bus, session: str = "s1") -> list[SessionEvent]:
     return list(replay(Sessions(bus), session))
 
 

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from ackbus import Bus
 from ackbus.export.backup import back_up
 from ackbus.server.listening import ClientTimeouts
-from ackbus.tasks.control.sessions import Event, Sessions
+from ackbus.tasks.control.sessions import SessionEvent, Sessions
 
 from ...tasks.replay import replay
 from ..conftest import BUS, serving
@@ -304,7 +304,7 @@ def test_u_78_the_events_of_a_day_are_the_same_in_replay(
     """U-78: what a client heard live, what another replays, and what is stored are one list."""
     client = client_of(door, "sse")
     heard: Iterator[dict[str, Any]] = client.events()
-    said: list[Event] = []
+    said: list[SessionEvent] = []
     live = []
     for n in range(50):
         said.append(sessions.emit("s1", "log", {"level": "info", "message": str(n)}))

@@ -14,7 +14,12 @@ from ackbus.git.trusted import NotTrusted
 from ackbus.schema.errors import NotFound, Refused
 from ackbus.tasks.board.board import Boards
 from ackbus.tasks.board.comments import comment, place_in
-from ackbus.tasks.board.forecast import Lookout, changed_by, forecast_of_refs, forecast_of_tasks
+from ackbus.tasks.board.forecast import (
+    TaskRepositories,
+    changed_by,
+    forecast_of_refs,
+    forecast_of_tasks,
+)
 from ackbus.tasks.finish import Clean, TaskDiff, tree_of
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.spawn import Spawn
@@ -157,7 +162,7 @@ def test_no_word_of_a_row_is_an_option_of_git(
 ) -> None:
     made = tmp_path / "it-ran"
     task = replace(two_that_clash(workshop)[0], **{column: value.format(made=made)})
-    for look in (TaskDiff.of, lambda bus, task: changed_by([task], Lookout(bus))):
+    for look in (TaskDiff.of, lambda bus, task: changed_by([task], TaskRepositories(bus))):
         with suppress(NotFound):
             look(workshop.bus, task)
     with suppress(Refused, GitFailed):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.tasks.board.forecast import Lookout, changed_by, reserved_by_others
+from ackbus.tasks.board.forecast import TaskRepositories, changed_by, reserved_by_others
 
 from ...conftest import RunBus
 from ...git_branches.plain_git import commit, git
@@ -21,7 +21,7 @@ def test_only_what_a_task_changed_itself_counts(workshop: Workshop) -> None:
     commit(workshop.path, "main", "main", other="z")
     git(workshop.path, "checkout", "--quiet", task.branch)
     git(workshop.path, "merge", "--quiet", "--no-edit", "main")
-    assert set(changed_by([task], Lookout(workshop.bus))["one"]) == {"mine", "deep/inner"}
+    assert set(changed_by([task], TaskRepositories(workshop.bus))["one"]) == {"mine", "deep/inner"}
     workshop.bus.reservations.reserve(["other", "deep"], "alice")
     workshop.bus.reservations.reserve(["mine"], "worker-1")
     found = reserved_by_others(workshop.bus, [task])

@@ -4,7 +4,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.errors import InvalidInput
-from ackbus.tasks.control.ingress import USAGE, Ingress, given, priority_of_prompt
+from ackbus.tasks.control.ingress import USAGE, Ingress, parse_prompt, priority_of_prompt
 from ackbus.tasks.control.requests import Requests
 
 from .conftest import Told
@@ -35,7 +35,7 @@ def test_u_85_the_command_is_no_part_of_what_is_asked(
     text: str, prompt: str, is_forced: bool
 ) -> None:
     """U-85: whatever its case."""
-    found = given(text)
+    found = parse_prompt(text)
     assert (found.prompt, found.is_forced) == (prompt, is_forced)
 
 
@@ -58,7 +58,7 @@ def test_u_85_work_and_what_is_forced_become_requests(
     assert (first["type"], last["type"]) == ("status", "complete")
     (entry,) = requests.entries.list()
     assert last["data"]["requestId"] == entry.id
-    assert (entry.session, entry.text("prompt")) == ("dev", given(text).prompt)
+    assert (entry.session, entry.text("prompt")) == ("dev", parse_prompt(text).prompt)
 
 
 def test_u_85_a_command_without_a_request_is_told_how_to_use_it(bus: Bus, told: Told) -> None:

@@ -14,7 +14,7 @@ from ackbus.schema.message.draft import Draft
 from ackbus.schema.process_table import is_running
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.tasks import crew as crew_lock
-from ackbus.tasks.crew import WANTS_WORKER, Crew, CrewLock, RoleLog, running_pid, told_state
+from ackbus.tasks.crew import WANTS_WORKER, Crew, CrewLock, RoleLog, running_pid, saved_state
 from ackbus.tasks.crew_file import CrewFile, Role
 
 from ...conftest import RunBus, wait_until
@@ -30,7 +30,7 @@ def pids(path: Path) -> list[int]:
 
 
 def roles(bus: Bus) -> dict[str, Any]:
-    return {role["name"]: role for role in (told_state(bus) or {})["roles"]}
+    return {role["name"]: role for role in (saved_state(bus) or {})["roles"]}
 
 
 def test_role_that_ends_starts_again(start_crew: StartCrew, project: Path) -> None:

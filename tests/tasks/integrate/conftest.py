@@ -9,9 +9,9 @@ import pytest
 
 from ackbus import Bus, Message
 from ackbus.git.branches.repositories import RepositoryPlace
-from ackbus.tasks.integrate.checks import Check
-from ackbus.tasks.integrate.entries import Result
-from ackbus.tasks.integrate.integrator import Integrator, Rules
+from ackbus.tasks.integrate.checks import CheckCommand
+from ackbus.tasks.integrate.entries import LandingResult
+from ackbus.tasks.integrate.integrator import Integrator, IntegratorRules
 from ackbus.tasks.integrate.requests import request
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.records.task_table import Landing, Landings
@@ -44,7 +44,7 @@ class Yard:
 
     git: Git
     bus: Bus
-    results: list[Result] = field(default_factory=list)
+    results: list[LandingResult] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -96,10 +96,12 @@ class Yard:
         task = self.tasks.start(name, agent="w", token=task.token)
         return self.tasks.done(name, agent="w", token=task.token, head=head)
 
-    def integrator(self, *checks: str | Check, **rules: object) -> Integrator:
+    def integrator(self, *checks: str | CheckCommand, **rules: object) -> Integrator:
         """An integrator into `main`."""
-        made = Rules(
-            checks=tuple(each if isinstance(each, Check) else Check(each) for each in checks),
+        made = IntegratorRules(
+            checks=tuple(
+                each if isinstance(each, CheckCommand) else CheckCommand(each) for each in checks
+            ),
             **rules,  # type: ignore[arg-type]
         )
         return Integrator(
@@ -110,7 +112,7 @@ class Yard:
             warn=self.warnings.append,
         )
 
-    def integrate(self, *checks: str | Check, **rules: object) -> dict[str, str]:
+    def integrate(self, *checks: str | CheckCommand, **rules: object) -> dict[str, str]:
         """Integrates what waits; returns the outcomes of this run, by task or branch."""
         before = len(self.results)
         self.integrator(*checks, **rules).run(once=True)
@@ -118,7 +120,7 @@ class Yard:
 
     def ask(self, *branches: str, **rules: object) -> None:
         """Puts branches without tasks into the queue."""
-        request(self.bus, self.place, Rules(**rules), branches)  # type: ignore[arg-type]
+        request(self.bus, self.place, IntegratorRules(**rules), branches)  # type: ignore[arg-type]
 
     def said(self, type: str) -> list[Message]:
         """The messages of a type, in order."""

@@ -12,8 +12,8 @@ import apsw
 
 from ackbus import Bus
 from ackbus.schema.queries import file_of
-from ackbus.tasks.integrate.checks import Check
-from ackbus.tasks.integrate.integrator import Integrator, Rules
+from ackbus.tasks.integrate.checks import CheckCommand
+from ackbus.tasks.integrate.integrator import Integrator, IntegratorRules
 
 
 def main(directory: str, folder: str, fatal: int, remote: str) -> None:
@@ -33,7 +33,7 @@ def main(directory: str, folder: str, fatal: int, remote: str) -> None:
         return True
 
     with Bus.open(directory) as bus:
-        rules = Rules(checks=(Check("test -e a"),), remote=remote or None)
+        rules = IntegratorRules(checks=(CheckCommand("test -e a"),), remote=remote or None)
         integrator = Integrator(bus, folder, rules)
         sys.addaudithook(heard)
         file_of(bus).connection.exec_trace = ran

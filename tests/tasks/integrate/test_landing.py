@@ -16,8 +16,8 @@ from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.tasks.control.requests import Completions
 from ackbus.tasks.control.sessions import Sessions
-from ackbus.tasks.integrate.checks import Check
-from ackbus.tasks.integrate.integrator import Rules, checks_of
+from ackbus.tasks.integrate.checks import CheckCommand
+from ackbus.tasks.integrate.integrator import IntegratorRules, checks_of
 from ackbus.tasks.integrate.requests import look
 
 from ...cli.git import Git
@@ -246,7 +246,7 @@ def test_check_that_changes_files_leaves_the_next_one_the_candidate(yard: Yard, 
 
 def test_flaky_check_that_changes_files_is_run_again_on_the_candidate(yard: Yard) -> None:
     yard.task("one", a=lines(l5="five"))
-    check = Check("grep five b || { echo five > b; exit 1; }", is_flaky=True)
+    check = CheckCommand("grep five b || { echo five > b; exit 1; }", is_flaky=True)
     assert yard.integrate(check) == {"one": "check_failed"}
 
 
@@ -295,7 +295,7 @@ def test_flaky_check_is_run_once_more(yard: Yard, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     yard.task("one", a=lines(l5="five"))
     command = f"test -e {flag} || {{ touch {flag}; exit 1; }}"
-    assert yard.integrate(Check(command, is_flaky=True)) == {"one": "landed"}
+    assert yard.integrate(CheckCommand(command, is_flaky=True)) == {"one": "landed"}
     (check,) = yard.said("check_result")
     assert (check.payload["runs"], check.payload["exit"]) == (2, 0)
 
@@ -428,7 +428,7 @@ def test_dry_run_claims_and_changes_nothing(yard: Yard) -> None:
     yard.task("one", a=lines(l5="five"))
     yard.task("two", a=lines(l5="FIVE"))
     before = (yard.bus.stats().messages, yard.main, yard.git.ok("count-objects", "-v"))
-    results = list(look(yard.bus, yard.place, Rules()))
+    results = list(look(yard.bus, yard.place, IntegratorRules()))
     assert [(each.entry.name, each.outcome, each.files) for each in results] == [
         ("one", "would_land", ()),
         ("two", "conflict", ("a",)),

@@ -9,8 +9,8 @@ import pytest
 
 from ackbus.git.remote_target import RemoteUnreachable
 from ackbus.tasks.agent_program import AttemptRule
-from ackbus.tasks.integrate.checks import Check, NotStarted
-from ackbus.tasks.integrate.integrator import Integrator, Rules
+from ackbus.tasks.integrate.checks import CheckCommand, NotStarted
+from ackbus.tasks.integrate.integrator import Integrator, IntegratorRules
 
 from ...cli.git import Git
 from ...conftest import wait_until
@@ -175,7 +175,7 @@ def test_unreachable_remote_is_tried_until_the_attempts_are_used_up(
     integrator = Integrator(
         yard.bus,
         str(yard.git.path),
-        Rules(remote="origin"),
+        IntegratorRules(remote="origin"),
         warn=yard.warnings.append,
         warm_up=AttemptRule(2, 250),
     )
@@ -197,7 +197,7 @@ def test_integrator_is_offline_after_its_attempts_and_comes_back(yard: Yard, rem
     integrator = Integrator(
         yard.bus,
         str(yard.git.path),
-        Rules(remote="origin"),
+        IntegratorRules(remote="origin"),
         tell=yard.results.append,
         warn=yard.warnings.append,
         warm_up=AttemptRule(3, 250),
@@ -225,7 +225,7 @@ def test_check_that_can_not_be_started_now_blames_no_entry(
     integrator = Integrator(
         yard.bus,
         str(yard.git.path),
-        Rules(checks=(Check("true"),)),
+        IntegratorRules(checks=(CheckCommand("true"),)),
         warn=yard.warnings.append,
         warm_up=AttemptRule(2, 250),
     )

@@ -141,11 +141,11 @@ class TestCommits:
             ),
             (
                 INNER,
-                "in its work tree there are repositories by themselves: inner; git would have none",
+                "its work tree contains other repositories: inner; git would commit none",
             ),
             (
                 f"{INNER}; git add . 2>/dev/null; git commit -qm all",
-                "in its work tree there are repositories by themselves: inner; git would have none",
+                "its work tree contains other repositories: inner; git would commit none",
             ),
         ],
     )

@@ -1,7 +1,7 @@
-"""The regime of a service: all that it goes by, made of one snapshot of its configuration.
+"""The active configuration of a service: router, rules and queues, made of one snapshot.
 
-It is made whole before anything goes by it. What is stored of it is one transaction, so that a
-service that fails or is killed meanwhile leaves the regime before it as it was.
+It is complete before anything uses it, and is stored in one transaction, so that a service that
+fails or is killed meanwhile leaves the previous one as it was.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .config.flows import Frozen
 from .config.load import TO_ACT, load
 from .config.sources import NAMED, gather
 from .jobs import submission as plugin_queues
-from .jobs.dispatcher import Rules
+from .jobs.dispatcher import DispatchRules
 from .jobs.submission import JobRequest
 from .plugins.discovery import check_references, discover
 from .records.facts import Inits
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .schedules.scheduler import Scheduler
     from .service import Service
 
-# Snapshots: a configuration that was taken whole, with its plugins, and what is wrong with them.
+# Snapshots: a configuration with its plugins, and what is wrong with them.
 #
 # A check, a start and a reload refuse the same faults. A plugin that can't be loaded is left out,
 # and the rest runs, unless all plugins are demanded; to a check that is a fault all the same.
@@ -53,15 +53,15 @@ _plugin_log = logging.getLogger("ackbus.automation.plugins")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A configuration that was taken whole, and what was made of it.
+class ConfigSnapshot:
+    """A complete configuration, with its plugins and faults.
 
     Attributes:
         config: the configuration.
         registry: its plugins.
         faults: of plugins that can't be loaded, and are left out.
         left_out: those of them that the configuration names, and why each one is.
-        warnings: what an operator should hear of.
+        warnings: what an operator should know.
     """
 
     config: Config
@@ -88,14 +88,14 @@ def examine_folder(
     environ: Mapping[str, str],
     origin: Origin = NAMED,
     demands: Demands = TO_ACT,
-) -> Snapshot:
+) -> ConfigSnapshot:
     """Return the configuration of a folder with its plugins; nothing is logged.
 
     Args:
         directory: the folder.
         environ: where its variables are looked for.
-        origin: how far it is this user's own.
-        demands: what is refused, and not only told.
+        origin: how far the configuration is trusted.
+        demands: what is refused instead of only reported.
 
     Raises:
         ConfigFaults: something is wrong that refuses the whole.
@@ -103,9 +103,9 @@ def examine_folder(
     read = partial(load, directory, demands=demands)
     config = read(environ=environ, origin=origin)
     snapshot, refusing = _examined(config)
-    told = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
-    if told and config.variables:
-        values = [each.reveal() for each in config.variables.values()]
+    reported = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
+    if reported and config.variables:
+        values = [secret.reveal() for secret in config.variables.values()]
         plain = _plain(lambda: read(environ={}, origin=replace(origin, may_act=False)))
         refusing = tuple(without_values(refusing, plain, values))
         faults = without_values(snapshot.faults, plain, values)
@@ -124,24 +124,24 @@ def examine_folder(
     return snapshot
 
 
-def _examined(config: Config) -> tuple[Snapshot, tuple[Fault, ...]]:
+def _examined(config: Config) -> tuple[ConfigSnapshot, tuple[Fault, ...]]:
     """Return what is made of a configuration, and the faults that refuse the whole."""
     registry = discover(config)
     wrong, waiting = check_references(config, registry)
     warnings = tuple(sorted({*config.warnings, *registry.warnings, *waiting}))
-    snapshot = Snapshot(config, registry, registry.faults, _why(registry), warnings)
+    snapshot = ConfigSnapshot(config, registry, registry.faults, _why(registry), warnings)
     refusing = (*registry.missing, *wrong, *faults_of_pipelines(config))
     return snapshot, tuple(dict.fromkeys(refusing))
 
 
 def _why(registry: Registry, hidden: Mapping[Fault, Fault] | None = None) -> Frozen[str]:
-    """Return why each configured plugin is left out, with faults as they may be told."""
+    """Return why each configured plugin is left out, with faults as they may be shown."""
     shown = hidden or {}
     return Frozen({name: str(shown.get(f, f)) for name, f in registry.left_out.items()})
 
 
 def _plain(read: Callable[[], Config]) -> list[Fault]:
-    """Return what is told of a configuration whose variables are left as they stand."""
+    """Return the faults and warnings of a configuration with unfilled variables."""
     try:
         config = read()
     except ConfigFaults as error:
@@ -154,11 +154,11 @@ def _plain(read: Callable[[], Config]) -> list[Fault]:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SealDifference:
     """A file that is not as it was sealed.
 
     Attributes:
-        file: its absolute path; with `#access` what all files say of tokens and webhooks.
+        file: its absolute path; with `#access` the settings of tokens and webhooks in all files.
         state: `new`, `changed`, `unused` where nothing includes it any more, or `gone`.
         sealed, now: its BLAKE3 hashes; None where it was not sealed, or is not there.
     """
@@ -180,7 +180,7 @@ def files_of(directory: Path) -> tuple[Path, dict[str, str]]:
     return sources.directory, hashes_of(sources.files, sources.directory)
 
 
-def from_seal(directory: Path) -> list[Difference]:
+def from_seal(directory: Path) -> list[SealDifference]:
     """Return the files of a configuration that are not as they were sealed.
 
     Raises:
@@ -190,7 +190,7 @@ def from_seal(directory: Path) -> list[Difference]:
     sealed, _ = read_seal(folder)
     now = {path: hash for path, hash in now.items() if path in sealed or ACCESS not in path}
     return [
-        Difference(path, _state(path, sealed, now), sealed.get(path), now.get(path))
+        SealDifference(path, _state(path, sealed, now), sealed.get(path), now.get(path))
         for path in sorted({*sealed, *now})
         if sealed.get(path) != now.get(path)
     ]
@@ -206,8 +206,8 @@ _log = logging.getLogger("ackbus.automation.service")
 
 
 @dataclass(frozen=True, slots=True)
-class Regime:
-    """All that a service goes by.
+class ActiveConfig:
+    """A configuration as a service uses it.
 
     Attributes:
         snapshot: the configuration, and its plugins.
@@ -216,16 +216,18 @@ class Regime:
         queues: of its plugins.
     """
 
-    snapshot: Snapshot
+    snapshot: ConfigSnapshot
     router: Router
-    rules: Rules
+    rules: DispatchRules
     queues: QueueSet
 
     @property
     def in_use(self) -> set[str]:
         """The names of the plugins that the configuration has, loaded or not."""
         plugins = self.snapshot.config.plugins
-        return {name for name, each in plugins.items() if each.enabled} | set(self.snapshot.plugins)
+        return {name for name, settings in plugins.items() if settings.enabled} | set(
+            self.snapshot.plugins
+        )
 
     def __str__(self) -> str:
         """Return its size, for people."""
@@ -233,14 +235,14 @@ class Regime:
         return f"{len(self.snapshot.plugins)} plugins and {len(pipelines)} pipelines"
 
 
-def establish(
+def activate(
     bus: Bus,
-    snapshot: Snapshot,
+    snapshot: ConfigSnapshot,
     scheduler: Scheduler,
     submission: Submission,
     check: Callable[[], None],
-) -> Regime:
-    """Store what a configuration changes, in one transaction, and return the regime.
+) -> ActiveConfig:
+    """Store the changes of a configuration in one transaction, and return it as the active one.
 
     Args:
         bus: the bus.
@@ -259,21 +261,21 @@ def establish(
             plugin_queues.follow(bus, plugin, config.service)
         scheduler.store(config, snapshot.registry)
         _begin_inits(Inits(engine_of(bus)), snapshot, submission)
-        return Regime(
+        return ActiveConfig(
             snapshot,
             Router(bus, config, plugins),
-            Rules(plugins, config.service, Contexts.of(bus).values),
+            DispatchRules(plugins, config.service, Contexts.of(bus).values),
             QueueSet(bus, map(plugin_queues.queue_of, plugins)),
         )
 
 
-def _begin_inits(inits: Inits, snapshot: Snapshot, submission: Submission) -> None:
+def _begin_inits(inits: Inits, snapshot: ConfigSnapshot, submission: Submission) -> None:
     """Submit `init` for each plugin that is new, or has changed with its configuration."""
-    known = inits.all()
-    for name in known.keys() - snapshot.plugins.keys():
+    stored_inits = inits.all()
+    for name in stored_inits.keys() - snapshot.plugins.keys():
         inits.forget(name)
     for plugin in snapshot.plugins.values():
-        init = known.get(plugin.name)
+        init = stored_inits.get(plugin.name)
         is_known = init is not None and init.fingerprint == plugin.fingerprint
         if is_known or "init" not in plugin.manifest.commands:
             continue
@@ -290,26 +292,26 @@ def _begin_inits(inits: Inits, snapshot: Snapshot, submission: Submission) -> No
             _log.error("init can't be submitted: %s", error, extra={"plugin": plugin.name})
 
 
-# Readings of a configuration for a service, which others can order and wait for.
+# Loading the configuration of a service; others can request a reload and wait for it.
 
 #: How long a configuration may take to come into force, in seconds.
 _WITHIN_S = 30.0
 
 
-class Loads:
-    """Reads the configuration of a service, and remembers what came of the last reading.
+class ConfigLoader:
+    """Loads the configuration of a service, and remembers the outcome of the last load.
 
     Args:
         read: reads it whole.
     """
 
-    def __init__(self, read: Callable[[], Snapshot]) -> None:
+    def __init__(self, read: Callable[[], ConfigSnapshot]) -> None:
         self._read = read
         self._change = threading.Condition()
         self._begun = self._ended = 0
         self._error: AckbusError | None = None
 
-    def __call__(self) -> Snapshot:
+    def __call__(self) -> ConfigSnapshot:
         """Read the configuration, for the service.
 
         Raises:
@@ -327,13 +329,13 @@ class Loads:
             raise Refused(f"the configuration can't be read: {error}; see the log") from error
 
     def end(self, error: AckbusError | None) -> None:
-        """Note, for the service, that what was read is in force, or why it is refused."""
+        """Record that the loaded configuration is in force, or why it was refused."""
         with self._change:
             self._error, self._ended = error, self._begun
             self._change.notify_all()
 
     def reload(self, service: Service) -> None:
-        """Have a service take its configuration again, and wait until it has.
+        """Make a service reload its configuration, and wait until it has.
 
         Raises:
             ConfigFaults: it is refused, and the one before it stays in force.
@@ -344,7 +346,7 @@ class Loads:
             before = self._begun  # a reading that goes on may have missed the newest change
             service.reload()
             if not self._change.wait_for(lambda: self._ended > before, _WITHIN_S):
-                raise TimedOut("the service has not taken its configuration yet; see its log")
+                raise TimedOut("the service has not loaded its configuration yet; see its log")
             error = self._error
         if isinstance(error, ConfigFaults):
             raise error

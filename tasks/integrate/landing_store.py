@@ -1,6 +1,6 @@
-"""The book of a target: what is intended, landed and sent back, each in one transaction.
+"""The landings of a target: intended, landed and sent back, each in one transaction.
 
-The lease of the integrator is checked in all of them: a late one writes nothing.
+Each transaction checks the integrator's lease, so that one which has lost it writes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..records.task_table import Landing, Landings
 from ..steps.messages import TASKS, TaskNotFound, WrongTaskState
 from ..steps.tasks import Tasks
 from .checks import END_CHARS
-from .entries import Result
+from .entries import LandingResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from ...subscribers.queues.queue import Queue
     from ..records.task_table import LandingState
     from .checks import CheckResult
-    from .entries import Entry, Made, OutcomeKind
-    from .integrator import Holding
+    from .entries import LandingEntry, MergedEntry, OutcomeKind
+    from .integrator import TargetLease
 
-# The steps of an integration, as the session hears of them that a completion belongs to.
+# The steps of an integration, as events of the session that a completion belongs to.
 
 
-def tell_session(bus: Bus, entry: Entry, agent: str, words: str) -> None:
-    """Store an event of a step, in the caller's transaction; without such a session nothing.
+def tell_session(bus: Bus, entry: LandingEntry, agent: str, words: str) -> None:
+    """Store an event of a step in the caller's transaction; does nothing without a session.
 
     Args:
         bus: the bus.
@@ -57,18 +57,18 @@ def tell_session(bus: Bus, entry: Entry, agent: str, words: str) -> None:
 
 
 def words_of_check(result: CheckResult) -> str:
-    """Return what a session hears of a check."""
+    """Return the text about a check for its session."""
     how = "passed" if result.has_passed else f"failed: {result.reason}"
     return f"Check {result.command!r} {how}"
 
 
-def words_of_outcome(result: Result, target: str) -> str:
-    """Return what a session hears of the end of an entry."""
+def words_of_outcome(result: LandingResult, target: str) -> str:
+    """Return the text about the end of an entry for its session."""
     if result.outcome == "landed":
-        said = f"Merged into {target} as {result.commit}"
+        summary = f"Merged into {target} as {result.commit}"
     else:
-        said = f"Not merged into {target}: {result.outcome}"
-    parts = (said, result.reason, ", ".join(result.files))
+        summary = f"Not merged into {target}: {result.outcome}"
+    parts = (summary, result.reason, ", ".join(result.files))
     return "; ".join(part for part in parts if part)
 
 
@@ -83,35 +83,41 @@ class Stale(AckbusError):
         entries: those, each with the reason.
     """
 
-    def __init__(self, entries: Sequence[tuple[Entry, str]]) -> None:
+    def __init__(self, entries: Sequence[tuple[LandingEntry, str]]) -> None:
         self.entries = entries
         super().__init__("; ".join(f"{entry.name}: {reason}" for entry, reason in entries))
 
 
-class Book:
-    """Stores and tells all that becomes of the entries of one target.
+class LandingStore:
+    """Stores and publishes all that becomes of the entries of one target.
 
     Args:
         bus: the bus.
         queue: the completions.
-        holding: of the target.
+        target_lease: of the target.
         repository, target: the target.
         agent: the integrator.
     """
 
     def __init__(
-        self, bus: Bus, queue: Queue, holding: Holding, repository: str, target: str, agent: str
+        self,
+        bus: Bus,
+        queue: Queue,
+        target_lease: TargetLease,
+        repository: str,
+        target: str,
+        agent: str,
     ) -> None:
         self._bus = bus
         self._queue = queue
-        self._holding = holding
+        self._target_lease = target_lease
         self._repository = repository
         self._target = target
         self._agent = agent
         self._tasks = Tasks(bus)
         self.landings = Landings.of(bus)
 
-    def obstacle(self, entry: Entry) -> str | None:
+    def obstacle(self, entry: LandingEntry) -> str | None:
         """Return why an entry may not land, or None."""
         if entry.task is None:
             return None
@@ -127,7 +133,7 @@ class Book:
             return f"the task is that of branch {task.branch} in {task.repository}"
         return None
 
-    def start(self, entries: Sequence[Entry], onto: str) -> None:
+    def start(self, entries: Sequence[LandingEntry], onto: str) -> None:
         """Tell that the integration of entries begins."""
         with self._bus.transaction():
             self._bus.log.append(
@@ -137,13 +143,13 @@ class Book:
                 words = f"{self._agent} claimed {entry.branch}, to merge it into {self._target}"
                 self._tell_session(entry, words)
 
-    def tell_check(self, made: Sequence[Made], candidate: str, result: CheckResult) -> None:
+    def tell_check(self, batch: Sequence[MergedEntry], candidate: str, result: CheckResult) -> None:
         """Tell of a check, in the conversation of each entry of the batch."""
         end = result.output[-END_CHARS:]
-        batch = [each.entry.name for each in made]
+        names = [merged.entry.name for merged in batch]
         drafts = [
             self._draft(
-                each.entry,
+                merged.entry,
                 CHECKED,
                 candidate=candidate,
                 command=result.command,
@@ -153,21 +159,21 @@ class Book:
                 runs=result.runs,
                 output=end,
                 output_chars=len(result.output),
-                batch=batch if len(batch) > 1 else None,
+                batch=names if len(names) > 1 else None,
             )
-            for each in made
+            for merged in batch
         ]
         if len(result.output) > len(end):
             whole = {"command": result.command, "candidate": candidate, "output": result.output}
-            drafts += [self._draft(each.entry, OUTPUT, **whole) for each in made]
+            drafts += [self._draft(merged.entry, OUTPUT, **whole) for merged in batch]
         with self._bus.transaction():
             self._bus.log.append(drafts)
-            for each in made:
-                self._tell_session(each.entry, words_of_check(result))
+            for merged in batch:
+                self._tell_session(merged.entry, words_of_check(result))
 
     def intend(
         self,
-        made: Sequence[Made],
+        batch: Sequence[MergedEntry],
         results: Sequence[CheckResult],
         state: LandingState = "intended",
     ) -> list[Landing]:
@@ -177,57 +183,59 @@ class Book:
             LeaseLost: the target is not held any more.
             Stale: the tasks of some are not approved any more.
         """
-        checks = tuple({"command": each.command, "exit": each.exit} for each in results)
+        checks = tuple({"command": result.command, "exit": result.exit} for result in results)
         with self._bus.transaction():
-            self._holding.check()
-            stale = [(each.entry, why) for each in made if (why := self._why_not(each.entry))]
+            self._target_lease.check()
+            stale = [
+                (merged.entry, why) for merged in batch if (why := self._why_not(merged.entry))
+            ]
             if stale:
                 raise Stale(stale)
             now_ms = self._bus.now_ms()
             receipts = self._bus.log.append(
                 self._draft(
-                    each.entry,
+                    merged.entry,
                     INTENT,
                     target=self._target,
-                    candidate=each.candidate.commit,
-                    onto=each.candidate.onto,
-                    tree=each.candidate.tree,
-                    patch_id=each.patch_id,
-                    moves_to=made[-1].candidate.commit,
+                    candidate=merged.candidate.commit,
+                    onto=merged.candidate.onto,
+                    tree=merged.candidate.tree,
+                    patch_id=merged.patch_id,
+                    moves_to=batch[-1].candidate.commit,
                     checks=list(checks),
                 )
-                for each in made
+                for merged in batch
             )
             landings = [
                 Landing(
                     seq=receipt.seq,
                     repository=self._repository,
                     target=self._target,
-                    task=each.entry.task,
-                    attempt=each.entry.attempt,
-                    branch=each.entry.branch,
-                    head=each.head,
-                    onto=each.candidate.onto,
-                    candidate=each.candidate.commit,
-                    tree=each.candidate.tree,
-                    patch_id=each.patch_id,
+                    task=merged.entry.task,
+                    attempt=merged.entry.attempt,
+                    branch=merged.entry.branch,
+                    head=merged.head,
+                    onto=merged.candidate.onto,
+                    candidate=merged.candidate.commit,
+                    tree=merged.candidate.tree,
+                    patch_id=merged.patch_id,
                     checks=checks,
                     state=state,
-                    completion_seq=each.entry.message.seq,
+                    completion_seq=merged.entry.message.seq,
                     intended_at_ms=now_ms,
                 )
-                for each, receipt in zip(made, receipts, strict=True)
+                for merged, receipt in zip(batch, receipts, strict=True)
             ]
             for landing in landings:
                 self.landings.add(landing)
             return landings
 
-    def _why_not(self, entry: Entry) -> str | None:
+    def _why_not(self, entry: LandingEntry) -> str | None:
         if entry.claim is not None and self._queue.status(entry.claim) != "active":
             return "its claim is lost"
         return self.obstacle(entry)
 
-    def landed(self, entry: Entry, landing: Landing, reason: str = "") -> Result:
+    def landed(self, entry: LandingEntry, landing: Landing, reason: str = "") -> LandingResult:
         """Store and tell that an entry has landed; and end its task, its claim, and the landing.
 
         Args:
@@ -235,11 +243,11 @@ class Book:
             reason: why the target was not moved for it, if it was not.
 
         Raises:
-            LeaseLost: the target is not held any more; whoever holds it finds what has landed.
+            LeaseLost: the target is not held any more; its new holder finds what has landed.
         """
-        result = Result(entry, "landed", landing.candidate, (), reason)
+        result = LandingResult(entry, "landed", landing.candidate, (), reason)
         with self._bus.transaction():
-            self._holding.check()
+            self._target_lease.check()
             if self.landings.end(landing.seq, "landed", self._bus.now_ms()):
                 self._tell(result)
                 if entry.task is not None and entry.attempt is not None:
@@ -260,11 +268,11 @@ class Book:
             for landing in landings:
                 self.landings.end(landing.seq, "abandoned", now_ms)
 
-    def propose(self, landing: Landing, entry: Entry) -> Result:
+    def propose(self, landing: Landing, entry: LandingEntry) -> LandingResult:
         """Store and tell that somebody else is asked to move the target."""
-        result = Result(entry, "proposed", landing.candidate)
+        result = LandingResult(entry, "proposed", landing.candidate)
         with self._bus.transaction():
-            self._holding.check()
+            self._target_lease.check()
             self.landings.end(landing.seq, "proposed", None)
             self._tell(result)
             self.close(entry, Outcome(result=result.record()))
@@ -272,16 +280,16 @@ class Book:
 
     def refuse(
         self,
-        entry: Entry,
+        entry: LandingEntry,
         outcome: OutcomeKind,
         reason: str,
         files: tuple[str, ...] = (),
         others: Mapping[str, str] | None = None,
-    ) -> Result:
+    ) -> LandingResult:
         """Store and tell that an entry does not land, and begin the next attempt of its task."""
-        result = Result(entry, outcome, None, files, reason, others or {})
+        result = LandingResult(entry, outcome, None, files, reason, others or {})
         with self._bus.transaction():
-            self._holding.check()
+            self._target_lease.check()
             self._tell(result)
             if entry.task is not None and entry.attempt is not None:
                 with suppress(WrongTaskState, TaskNotFound):  # it was cancelled meanwhile
@@ -295,48 +303,48 @@ class Book:
             self.close(entry, Outcome(status=FAILED, error=reason, retry=False, is_reply=True))
         return result
 
-    def requeue(self, entry: Entry, reason: str) -> Result:
+    def requeue(self, entry: LandingEntry, reason: str) -> LandingResult:
         """Store and tell that an entry is tried again: its target moved meanwhile.
 
-        No attempt is counted, of the entry or of its task: whoever moved the target did that.
+        No attempt is counted, of the entry or of its task: neither is at fault.
         """
-        result = Result(entry, "requeued", None, (), reason)
+        result = LandingResult(entry, "requeued", None, (), reason)
         with self._bus.transaction():
-            self._holding.check()
+            self._target_lease.check()
             self._tell(result)
             self.hand_back(entry, reason)
         return result
 
-    def retry(self, entry: Entry, reason: str, *, most: int) -> Result:
+    def retry(self, entry: LandingEntry, reason: str, *, most: int) -> LandingResult:
         """Store and tell that an entry is tried again, and counted: after so many it is refused."""
         if entry.tries >= most:
             return self.refuse(entry, "rejected", f"{reason}, {entry.tries} times")
-        result = Result(entry, "requeued", None, (), reason)
+        result = LandingResult(entry, "requeued", None, (), reason)
         again = Outcome(status=FAILED, error=reason, retry=True, retry_after_s=0.0, is_reply=True)
         with self._bus.transaction():
-            self._holding.check()
+            self._target_lease.check()
             self._tell(result)
             self.close(entry, again)
         return result
 
-    def close(self, entry: Entry, outcome: Outcome) -> None:
+    def close(self, entry: LandingEntry, outcome: Outcome) -> None:
         """End the claim on an entry, if it has one that is not lost."""
         if entry.claim is None:
             return
-        self._holding.let_go(entry.claim)
+        self._target_lease.let_go(entry.claim)
         with suppress(ClaimLost):
             self._queue.end(entry.claim, outcome)
 
-    def hand_back(self, entry: Entry, why: str) -> None:
+    def hand_back(self, entry: LandingEntry, why: str) -> None:
         """Hand back the claim on an entry: no attempt is counted."""
         if entry.claim is None:
             return
-        self._holding.let_go(entry.claim)
+        self._target_lease.let_go(entry.claim)
         with suppress(ClaimLost):
             self._queue.release(entry.claim, why)
 
-    def _tell(self, result: Result) -> None:
-        told = {
+    def _tell(self, result: LandingResult) -> None:
+        payload = {
             "outcome": result.outcome,
             "target": self._target,
             "commit": result.commit,
@@ -344,13 +352,13 @@ class Book:
             "reason": result.reason or None,
             "others": dict(result.others),
         }
-        self._bus.log.append([self._draft(result.entry, OUTCOME, **told)])
+        self._bus.log.append([self._draft(result.entry, OUTCOME, **payload)])
         self._tell_session(result.entry, words_of_outcome(result, self._target))
 
-    def _tell_session(self, entry: Entry, words: str) -> None:
+    def _tell_session(self, entry: LandingEntry, words: str) -> None:
         tell_session(self._bus, entry, self._agent, words)
 
-    def _draft(self, entry: Entry, type: str, **more: object) -> Draft:
+    def _draft(self, entry: LandingEntry, type: str, **more: object) -> Draft:
         return Draft(
             type,
             {**entry.about(), **more},
