@@ -64,13 +64,13 @@ def user(
     return Person(project, Path(bus_env["HOME"]), driven, {"model": model.url}, folder)
 
 
-def take_a_turn(user: Person, model: ScriptedModel) -> None:
-    """Takes one turn of the program, to its end."""
+def take_a_turn(user: Person, model: ScriptedModel, *, requests: int) -> None:
+    """Takes one turn of the program; its model is asked so often, or more often."""
     with user.server():
         said = user.run(user.driven.turn)
         if user.driven.server:
-            wait_until(lambda: len(model.asked) == TURN, 60)
-    assert len(model.asked) == TURN, said
+            wait_until(lambda: len(model.asked) >= requests, 60)
+    assert len(model.asked) >= requests, said
 
 
 @pytest.mark.timeout(600)
@@ -80,7 +80,8 @@ def test_turn_is_as_known(
     program, _, model_name = variant
     bus.publish("news", "early", from_agent="lead", to_agent="me")
     model.before_call = publishing(run_bus, "late")
-    take_a_turn(user, model)
+    take_a_turn(user, model, requests=TURN)
+    assert len(model.asked) == TURN
     capture = capture_of(program, user.run([program, "--version"]), model_name, model.asked)
     write(capture)
     assert faults_of(capture) == []
@@ -102,7 +103,7 @@ def test_full_page_comes_to_the_model_whole(user: Person, model: ScriptedModel, 
         )
         for seq in range(1, 41)
     )
-    take_a_turn(user, model)
+    take_a_turn(user, model, requests=2)
     results = json.dumps(results_in(model.asked[1]), ensure_ascii=False)
     shown = [seq for seq in range(1, 41) if f"first {seq}." in results]
     assert shown == [seq for seq in range(1, 41) if f"last {seq}." in results]
