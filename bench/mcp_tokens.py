@@ -21,7 +21,7 @@ from measure import Options, at_most, options, record, summary
 
 from ackbus import Bus
 from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.session import Home, Session
+from ackbus.server.mcp.session import BusHandle, McpSession
 
 #: The estimates of before, with ids, times and tools as here.
 BEFORE = {
@@ -61,8 +61,8 @@ def written(value: object) -> str:
 
 async def asked(directory: Path, profile: str, program: str) -> dict[str, str]:
     """Return the list of tools, and both forms of an inbox, as a program gets them."""
-    home = Home(lambda: Bus.open(directory))
-    session = Session(home, "me")
+    home = BusHandle(lambda: Bus.open(directory))
+    session = McpSession(home, "me")
     server = Protocol(lambda context: session, lambda context: profile).server()
     info = Implementation(name=program, version="1")
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from measure import Contender, at_most, compare, options, ratio, record, spread
 
 from ackbus import Bus
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.tasks.spawn import Spawn, TaskSpec
 
@@ -79,7 +79,7 @@ def by_git(folder: Path) -> Contender:
 
 def by_trees(folder: Path) -> Contender:
     """The tree and the branch, so that a kill at any step can be mended."""
-    place = Place.around(str(folder))
+    place = RepositoryPlace.around(str(folder))
     trees, base, number = WorkTrees(place), place.commit("HEAD"), count()
 
     def run() -> float:

@@ -67,7 +67,7 @@ _NAME = "messages by id"
 _UNTRACKED = "out of git's index:"
 
 
-class Drivers:
+class DriverSetup:
     """The drivers of a bus in the repository that its directory is in.
 
     Args:

@@ -191,7 +191,7 @@ def _staged(path: str) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedLines:
     """The result of a merge.
 
     Attributes:
@@ -204,7 +204,7 @@ class Merged:
     conflicts: list[str]
 
 
-def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
+def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> MergedLines:
     """Merge two files, by the union of their messages. Their order and base make no difference.
 
     Messages never change, so a message that a side lacks has not reached it yet.
@@ -233,4 +233,4 @@ def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
             lines += [part + b"\n" for part in both_lines]
         else:
             lines.append(line + b"\n")
-    return Merged(lines, sorted(conflicts))
+    return MergedLines(lines, sorted(conflicts))

@@ -112,7 +112,7 @@ printf '%s\\n' "$pushed" | "$hook" "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Scripts:
+class GuardScripts:
     """The scripts of one installation.
 
     Attributes:
@@ -224,7 +224,7 @@ class GuardHooks:
         self._setting.check()
         self._refuse_others()
         names = {*ALWAYS, *self._executable()}
-        scripts = Scripts(self._earlier, self._root, mode, bus_dir)
+        scripts = GuardScripts(self._earlier, self._root, mode, bus_dir)
         for name in sorted(names):
             self._write(name, scripts.of(name))
         for name in self._ours() - names:

@@ -58,7 +58,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class MessageFilters:
     """Filters of messages; None for all.
 
     Attributes:
@@ -81,7 +81,7 @@ class Filters:
 
 
 def traffic(
-    folder: str, revision: str = "HEAD", *, everywhere: bool = True, filters: Filters
+    folder: str, revision: str = "HEAD", *, everywhere: bool = True, filters: MessageFilters
 ) -> Iterator[Commit]:
     """Yield the commits of a range that added messages, newest first, and only those messages.
 

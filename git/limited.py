@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LOOK_S = 15.0
 
 
-class Look:
+class LookTimer:
     """A look that is under way; its time begins with the first call of git."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Look:
         return max(0.0, self._end_s - now_s)
 
 
-_look: ContextVar[Look | None] = ContextVar("look", default=None)
+_look: ContextVar[LookTimer | None] = ContextVar("look", default=None)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def one_look() -> Iterator[None]:
     if _look.get() is not None:
         yield
         return
-    token = _look.set(Look())
+    token = _look.set(LookTimer())
     try:
         yield
     finally:
@@ -70,12 +70,12 @@ def seconds_left() -> float | None:
     return None if look is None else look.seconds_left()
 
 
-def look_here() -> Look | None:
+def look_here() -> LookTimer | None:
     """Return the look that is under way in this thread, or None."""
     return _look.get()
 
 
-def take_part(look: Look | None) -> None:
+def take_part(look: LookTimer | None) -> None:
     """Have this thread take part in the look of the thread that started it."""
     _look.set(look)
 
@@ -150,7 +150,7 @@ class ProgramStopped(AckbusError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExitedProgram:
     """The end of a program that ended by itself.
 
     Attributes:
@@ -174,7 +174,7 @@ def run_limited(
     stdin: bytes = b"",
     pass_fds: Sequence[int] = (),
     is_look: bool = False,
-) -> Ended | None:
+) -> ExitedProgram | None:
     """Run a program in a session of its own; None: it reached its limit, and was ended.
 
     Args:
@@ -221,7 +221,7 @@ def run_limited(
         is_too_much = is_look and out.seek(0, os.SEEK_END) >= LOOK_OUTPUT_BYTES
         out.seek(0)
         err.seek(0)
-        return Ended(
+        return ExitedProgram(
             process.returncode,
             b"" if is_too_much else out.read(),
             err.read(),
@@ -262,7 +262,7 @@ def run_guarded(
     environment: Mapping[str, str],
     limit_s: float,
     stop: StopSwitch | None = None,
-) -> Ended | None:
+) -> ExitedProgram | None:
     """Run a program of the user; None: it reached its limit, and was ended.
 
     All that it started ends with it, and where the kernel can do that, also when this process is
@@ -304,7 +304,9 @@ def run_guarded(
         raise ProgramNotStarted(end.start_error)
     if end.exit_code is None:
         return None
-    return Ended(end.exit_code, bytes(output_tails["stdout"]), bytes(output_tails["stderr"]))
+    return ExitedProgram(
+        end.exit_code, bytes(output_tails["stdout"]), bytes(output_tails["stderr"])
+    )
 
 
 def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .trees.tree_list import Tree
+    from .trees.tree_list import LinkedTree
     from .trees.work_trees import WorkTrees
 
 #: Where the commit that the remote's branch is at is kept.
@@ -206,11 +206,11 @@ class CheckTree:
         checkout = (*_NO_HOOKS, "checkout", *options, commit)
         repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
-    def _tree(self) -> Tree | None:
+    def _tree(self) -> LinkedTree | None:
         checks = (tree for tree in self._trees.read() if tree.lock == self._reason)
         return next(checks, None)
 
 
-def _has_submodules(tree: Tree) -> bool:
+def _has_submodules(tree: LinkedTree) -> bool:
     """Whether a check has initialised submodules in a work tree."""
     return os.path.isdir(os.path.join(tree.admin, "modules"))

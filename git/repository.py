@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from ..workers.processes.stop_switch import StopSwitch
-    from .limited import Ended
+    from .limited import ExitedProgram
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
 #: could do without.
@@ -178,7 +178,7 @@ class Repository:
         pass_fds: Sequence[int],
         *,
         is_look: bool,
-    ) -> Ended | None:
+    ) -> ExitedProgram | None:
         from .limited import run_limited  # the filter, a process for each file, has no limit
 
         with self._starting():
@@ -352,7 +352,7 @@ def looks_bare(folder: str) -> bool:
 
 
 def _output(
-    arguments: Sequence[str], ended: Ended | None, limit_s: float, accepted: Sequence[int]
+    arguments: Sequence[str], ended: ExitedProgram | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:
     """Return what a git with a limit has printed, or raise what its end means."""
     if ended is None:

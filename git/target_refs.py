@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .branches.repositories import Place
+    from .branches.repositories import RepositoryPlace
     from .repository import Repository
 
 # Files that a bus in a work tree keeps changing by itself: no landing waits for them.
@@ -322,7 +322,7 @@ class LocalTarget:
         held: descriptors of locks, for git to hold with us.
     """
 
-    place: Place
+    place: RepositoryPlace
     branch: str
     held: Sequence[int] = ()
 

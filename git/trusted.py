@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from ..schema.directory.ownership import is_safe
 from ..schema.errors import shown
-from .branches.repositories import Place
+from .branches.repositories import RepositoryPlace
 from .repository import CommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, SealedRepository
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _named: set[str] = set()
 
 
-def named_repository(folder: str) -> Place:
+def named_repository(folder: str) -> RepositoryPlace:
     """Return the repository around a folder that the user has named; it is trusted from now on.
 
     Raises:
         GitFailed: git is not installed, or there is no repository.
     """
-    place = Place.around(folder)
+    place = RepositoryPlace.around(folder)
     _named.add(place.common_dir)
     return place
 
@@ -57,7 +57,7 @@ class TrustedRepositories:
             self._folders.append(os.getcwd())
         self._around: set[str] = set()
 
-    def place(self, repository: str) -> Place:
+    def place(self, repository: str) -> RepositoryPlace:
         """Return a repository to work in, with its own configuration.
 
         Args:
@@ -68,7 +68,7 @@ class TrustedRepositories:
             GitFailed: it is none.
         """
         self.check(repository)
-        return Place.around(repository)
+        return RepositoryPlace.around(repository)
 
     def sealed(self, repository: str) -> SealedRepository:
         """Return a repository to look into, where nothing of it is run.

@@ -38,7 +38,7 @@ MAX_LABELS = 100
 _OUTCOMES = (SUCCEEDED, FAILED, TIMED_OUT, DEAD)
 
 
-class AutomationState(Collector):
+class AutomationCollector(Collector):
     """The metrics of the automation of a bus; none where no service has ever begun.
 
     Args:
@@ -131,7 +131,7 @@ MAX_UNREAD = 1000
 MAX_PARKED = 100_000
 
 
-class BusState(Collector):
+class BusCollector(Collector):
     """The metrics of a bus.
 
     Args:

@@ -31,7 +31,7 @@ from .problems import TOO_LARGE, refusal
 
 
 @dataclass(frozen=True)
-class Patience:
+class ClientTimeouts:
     """The timeouts of clients.
 
     Attributes:
@@ -76,7 +76,7 @@ _CODINGS = re.compile(rb"\n(?i:transfer-encoding)[ \t]*:")
 _CHUNKS, _CHUNK_BYTES = 4096, 64
 
 
-class OneEnd(h11.Connection):
+class StrictConnection(h11.Connection):
     """A connection that refuses requests whose end is told twice, or in a doubtful way."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -127,7 +127,7 @@ class FramedProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         most = self.config.h11_max_incomplete_event_size
-        self.conn = OneEnd(h11.SERVER, *([] if most is None else [most]))
+        self.conn = StrictConnection(h11.SERVER, *([] if most is None else [most]))
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what came, and close; an answer that has begun already is cut off."""
@@ -263,7 +263,7 @@ class _Connection(FramedProtocol):
             transport.abort()
 
 
-def server_config(app: ASGIApp, patience: Patience) -> uvicorn.Config:
+def server_config(app: ASGIApp, patience: ClientTimeouts) -> uvicorn.Config:
     """Return the settings of a server, the same for every application."""
     return uvicorn.Config(
         app,
@@ -288,7 +288,7 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         on_ready: Callable[[], object],
         on_stop: Callable[[], object],
-        patience: Patience,
+        patience: ClientTimeouts,
     ) -> None:
         super().__init__(config)
         self._on_ready = on_ready

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..bus.bus import Bus
 from .access.access import GuardedRouter
 from .access.table import SERVER
-from .bus_metrics import AutomationState, BusState
+from .bus_metrics import AutomationCollector, BusCollector
 from .problems import documented
 
 #: The upper ends of the times that requests take, in seconds.
@@ -61,8 +61,8 @@ class Metrics:
             registry=registry,
         )
         ProcessCollector(registry=registry)
-        registry.register(BusState(bus))
-        registry.register(AutomationState(bus))
+        registry.register(BusCollector(bus))
+        registry.register(AutomationCollector(bus))
 
     def streams(self, kind: str) -> StreamCounts:
         """Return the counters of the streams of a kind: `sse` or `websocket`."""
@@ -90,7 +90,7 @@ _OTHER = "other"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 
-class Measured:
+class RequestMetrics:
     """Counts every HTTP request by its method, route and status, and times it by its route.
 
     Args:

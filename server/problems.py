@@ -152,7 +152,7 @@ def problem(status: int, kind: str, detail: str, /, **facts: object) -> Response
 
 
 @dataclass(frozen=True)
-class Style:
+class ProblemStyle:
     """The form of an application's problems.
 
     Attributes:
@@ -164,9 +164,9 @@ class Style:
     has_error: bool = False
 
 
-def handle_problems(app: FastAPI, style: Style | None = None) -> None:
+def handle_problems(app: FastAPI, style: ProblemStyle | None = None) -> None:
     """Make every error of an application a problem."""
-    app.state.problem_style = style or Style()
+    app.state.problem_style = style or ProblemStyle()
     app.add_exception_handler(AckbusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -178,7 +178,7 @@ def refusal(
     request: HTTPConnection, status: int, kind: str, detail: str, /, **facts: object
 ) -> Response:
     """Return a problem in the style of the application."""
-    style: Style = request.app.state.problem_style
+    style: ProblemStyle = request.app.state.problem_style
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
         status = style.invalid
         facts.setdefault("errors", [{"at": "request", "why": detail}])

@@ -43,7 +43,7 @@ _BEGIN = "key-"
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class IdempotencyKey:
     """The key of a request, or that it has none.
 
     Attributes:
@@ -55,7 +55,7 @@ class Key:
     token: str = ""
 
     @classmethod
-    def parse(cls, header: str | None, token: str) -> Key:
+    def parse(cls, header: str | None, token: str) -> IdempotencyKey:
         """Return the key of a header.
 
         Raises:
@@ -122,7 +122,7 @@ MAX_NAMED = 1000
 Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
 
 
-class Given(BaseModel):
+class RequestBody(BaseModel):
     """A request body: unknown fields are refused, and values are never converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -150,7 +150,7 @@ def _other_names(field: FieldInfo) -> list[str]:
     return [str(name) for name in names.choices] if isinstance(names, AliasChoices) else []
 
 
-class MessageGiven(Given):
+class MessageBody(RequestBody):
     """A message to be published: the fields of a line of `bus.jsonl`."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
@@ -172,7 +172,7 @@ class MessageGiven(Given):
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def drafts(self, principal: Principal, key: Key, number: int = 0) -> list[Draft]:
+    def drafts(self, principal: Principal, key: IdempotencyKey, number: int = 0) -> list[Draft]:
         """Return the message for each recipient, from a sender that the principal may act as.
 
         Args:
@@ -196,13 +196,13 @@ class MessageGiven(Given):
         return _to_each(draft, self.to_agent)
 
 
-class MessagesGiven(Given):
+class MessagesBody(RequestBody):
     """Messages to be published together."""
 
-    messages: Annotated[list[MessageGiven], Field(min_length=1, max_length=MAX_BATCH)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_BATCH)]
 
 
-class ReplyGiven(Given):
+class ReplyBody(RequestBody):
     """A reply to a message; it goes to that message's sender unless `to` says otherwise."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
@@ -213,7 +213,7 @@ class ReplyGiven(Given):
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
     def drafts(
-        self, message: Message, sender: str, principal: Principal, key: Key, number: int
+        self, message: Message, sender: str, principal: Principal, key: IdempotencyKey, number: int
     ) -> list[Draft]:
         """Return the reply to each recipient, in the message's conversation and trace."""
         principal.check_may_send(self.type)
@@ -234,7 +234,11 @@ class ReplyGiven(Given):
 
 
 def reply_drafts(
-    replies: Iterable[ReplyGiven], message: Message, sender: str, principal: Principal, key: Key
+    replies: Iterable[ReplyBody],
+    message: Message,
+    sender: str,
+    principal: Principal,
+    key: IdempotencyKey,
 ) -> list[Draft]:
     """Return the replies to a message, each to its recipients."""
     return [

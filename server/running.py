@@ -43,21 +43,21 @@ from .listening import (
     MAX_BLOB_BYTES,
     MAX_BODY_BYTES,
     BodyLimit,
-    Patience,
+    ClientTimeouts,
     Server,
     listen_on,
     server_config,
     url_of,
 )
-from .live.feed import Feed
+from .live.feed import LiveFeed
 from .live.sessions import ROUTERS as LIVE_ROUTERS
 from .live.streams import nowhere
 from .mcp.route import McpMount
-from .metrics import Measured, Metrics
+from .metrics import Metrics, RequestMetrics
 from .metrics import router as metrics
 from .page.files import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
-from .waiting import DOWNLOADS, UPLOADS, Waiting, bound_threads
+from .waiting import DOWNLOADS, UPLOADS, WaitingClients, bound_threads
 
 # The application: every door of one bus that speaks HTTP.
 
@@ -78,7 +78,7 @@ def create_app(
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     max_blob_bytes: int = MAX_BLOB_BYTES,
-    patience: Patience | None = None,
+    patience: ClientTimeouts | None = None,
     pushpals: Access | None = None,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
@@ -99,8 +99,8 @@ def create_app(
         bound_threads()
         app.state.uploads = CapacityLimiter(UPLOADS)
         app.state.downloads = CapacityLimiter(DOWNLOADS)
-        app.state.feed = feed = Feed(bus)
-        app.state.waiting = Waiting(feed)
+        app.state.feed = feed = LiveFeed(bus)
+        app.state.waiting = WaitingClients(feed)
         async with mcp.lifespan(app):
             try:
                 yield
@@ -122,7 +122,7 @@ def create_app(
     )
     app.state.bus = bus
     app.state.access = access
-    app.state.patience = patience or Patience()
+    app.state.patience = patience or ClientTimeouts()
     app.state.hang_up = lambda client: None  # a server that can sets this
     app.state.metrics = Metrics(bus)
     app.state.readiness = Readiness(bus)
@@ -157,7 +157,7 @@ def _add_middleware(
             expose_headers=["Content-Range", "ETag", "Location", "Retry-After"],
         )
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
-    app.add_middleware(Measured, metrics=app.state.metrics)
+    app.add_middleware(RequestMetrics, metrics=app.state.metrics)
 
 
 def _telemetry() -> TelemetryConfig:
@@ -176,7 +176,7 @@ def end_streams(app: FastAPI) -> None:
 
     A signal handler may call it at any time, also before the application has started.
     """
-    feed: Feed | None = getattr(app.state, "feed", None)
+    feed: LiveFeed | None = getattr(app.state, "feed", None)
     if feed is None:
         return
     feed.stop_soon()
@@ -222,7 +222,7 @@ def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Door:
+class ServedApp:
     """An application, and where it is to be served.
 
     Attributes:
@@ -236,7 +236,7 @@ class Door:
     name: str
     listen: str
     app: Starlette
-    patience: Patience = field(default_factory=Patience)
+    patience: ClientTimeouts = field(default_factory=ClientTimeouts)
     on_stop: Callable[[], object] = lambda: None
 
 
@@ -250,7 +250,7 @@ class Listeners:
         AckbusError: an address can't be had; none is taken then.
     """
 
-    def __init__(self, doors: Iterable[Door]) -> None:
+    def __init__(self, doors: Iterable[ServedApp]) -> None:
         self._listeners: list[_Listener] = []
         try:
             for door in doors:
@@ -296,7 +296,7 @@ class Listeners:
 class _Listener:
     """One door: its socket, and the thread that serves it."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ServedApp) -> None:
         self.door = door
         host, _, port = door.listen.rpartition(":")
         host = host.strip("[]")
@@ -353,7 +353,7 @@ class Options:
     max_rate: float | None = None
     origins: Collection[str] = ()
     max_blob_bytes: int = MAX_BLOB_BYTES
-    patience: Patience = field(default_factory=Patience)
+    patience: ClientTimeouts = field(default_factory=ClientTimeouts)
     pushpals: bool = False
     is_open: bool = False
 

@@ -20,7 +20,7 @@ from .access.tokens import AfterTheEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .live.feed import Feed
+    from .live.feed import LiveFeed
 
 # The threads in which the server uses the library.
 #
@@ -101,14 +101,14 @@ _RECHECK_S = 2.0
 _TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
 
 
-class Waiting:
+class WaitingClients:
     """The waiting clients of a server. New messages wake each, and it looks in a thread.
 
     Args:
         feed: tells of new messages.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: LiveFeed) -> None:
         self.feed = feed
         self._count = 0
         #: How many of them try again and again.
@@ -139,7 +139,7 @@ class Waiter:
         wait_s: how long it waits, in seconds; 0: not at all.
     """
 
-    def __init__(self, waiting: Waiting, request: Request, wait_s: float) -> None:
+    def __init__(self, waiting: WaitingClients, request: Request, wait_s: float) -> None:
         self._waiting = waiting
         self._request = request
         self.wait_s = wait_s

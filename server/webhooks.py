@@ -47,7 +47,7 @@ class BodyRefused(Exception):
         super().__init__(why)
 
 
-class Bodies:
+class HeldBodies:
     """The bodies that are held, from their first byte until they are stored.
 
     Used from the event loop alone.
@@ -131,11 +131,11 @@ class Receiver:
     def __init__(self, bus: Bus, snapshot: Callable[[], Snapshot], body_s: float) -> None:
         self._bus = bus
         self._snapshot = snapshot
-        self._bodies = Bodies(body_s)
+        self._bodies = HeldBodies(body_s)
         self._began = time.monotonic()
         self._threads: anyio.CapacityLimiter | None = None
         self._health_threads: anyio.CapacityLimiter | None = None
-        self._hooks: _Hooks | None = None
+        self._hooks: _WebhookEndpoints | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; there are no other connections."""
@@ -168,11 +168,11 @@ class Receiver:
             again = {"Retry_After": _SOON_S} if error.status == _BUSY else {}
             return _refused(error.status, str(error), **again, **_CLOSED)
 
-    def _in_force(self) -> _Hooks:
+    def _in_force(self) -> _WebhookEndpoints:
         """Return the endpoints of the configuration in force."""
         snapshot, before = self._snapshot(), self._hooks
         if before is None or before.snapshot is not snapshot:
-            self._hooks = _Hooks(self._bus, snapshot)
+            self._hooks = _WebhookEndpoints(self._bus, snapshot)
             return self._hooks
         return before
 
@@ -196,7 +196,7 @@ class Receiver:
         return _json(_BUSY, {"status": "unavailable"})
 
 
-class _Hooks:
+class _WebhookEndpoints:
     """The endpoints of one configuration. Any thread may use it."""
 
     def __init__(self, bus: Bus, snapshot: Snapshot) -> None:

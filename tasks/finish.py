@@ -8,7 +8,7 @@ from functools import partial
 
 from ..bus.leases import Lease
 from ..git.branches.candidates import has_elsewhere
-from ..git.branches.repositories import Place, counts_of, start_of, text_of
+from ..git.branches.repositories import RepositoryPlace, counts_of, start_of, text_of
 from ..git.limited import one_look
 from ..git.repository import GitFailed, LookCut
 from ..git.trees.removal import Removal
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..git.branches.repositories import FileChange
     from ..git.sealed import SealedRepository
     from ..git.trees.removal import Removed
-    from ..git.trees.tree_list import Tree
+    from ..git.trees.tree_list import LinkedTree
 
 
 class NothingDone(Refused):
@@ -98,7 +98,7 @@ def tree_of(bus: Bus, task: Task) -> str:
     return _tree_of(bus, task).path
 
 
-def _tree_of(bus: Bus, task: Task) -> Tree:
+def _tree_of(bus: Bus, task: Task) -> LinkedTree:
     trusted = TrustedRepositories(bus.layout.directory)
     tree = WorkTrees(trusted.place(task.repository)).of(task.task)
     if tree is None or not tree.is_there:
@@ -174,7 +174,7 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
     return found
 
 
-def repositories_of(bus: Bus, *folders: str) -> list[Place]:
+def repositories_of(bus: Bus, *folders: str) -> list[RepositoryPlace]:
     """Return the repositories of all tasks, that in which the bus is, and those around folders.
 
     Those of tasks are left out in which git may not be started.
@@ -184,10 +184,10 @@ def repositories_of(bus: Bus, *folders: str) -> list[Place]:
     places = []
     for path in named:
         if os.path.isdir(path) and trusted.has(path):
-            places.append(Place.around(path))
+            places.append(RepositoryPlace.around(path))
     for folder in (bus.layout.directory, *folders):
         try:
-            places.append(Place.around(folder))
+            places.append(RepositoryPlace.around(folder))
         except LookCut:
             raise
         except GitFailed:  # it is in none
@@ -202,7 +202,7 @@ def not_looked_into(bus: Bus) -> list[str]:
     return [path for path in named if not trusted.has(path)]
 
 
-def _of_task(tree: Tree, tasks: dict[str, Task]) -> Leftover | None:
+def _of_task(tree: LinkedTree, tasks: dict[str, Task]) -> Leftover | None:
     """Return a finished tree as a leftover if no task needs it, or None."""
     if tree.note is None or not tree.note.is_made:
         return None
@@ -265,7 +265,7 @@ class _Unfinished:
 
     name: str
     trees: WorkTrees
-    tree: Tree
+    tree: LinkedTree
 
     def clean(self, *, is_dry: bool) -> Cleaned:
         """Remove it with the branch that was made for it; files of half a checkout are kept too."""
@@ -371,7 +371,7 @@ class Clean:
         landed = [task.head] if task.head and self._has_landed(task, removal.place) else []
         return removal.remove(task.task, task.branch, landed=landed, keeps_files=keeps_files)
 
-    def _has_landed(self, task: Task, place: Place) -> bool:
+    def _has_landed(self, task: Task, place: RepositoryPlace) -> bool:
         """Whether the commit by which a task landed still is in the history of another branch."""
         if task.state != "COMPLETED" or task.commit_id is None:
             return False

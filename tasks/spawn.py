@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-from ..git.branches.repositories import Place
+from ..git.branches.repositories import RepositoryPlace
 from ..git.repository import CommandFailed, GitFailed
 from ..git.trees.removal import Removal
 from ..git.trees.tree_list import NameTaken, occupants_of
@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus.bus import Bus
     from ..bus.leases import Lease
-    from ..git.trees.tree_list import Tree
+    from ..git.trees.tree_list import LinkedTree
     from ..workers.processes.stop_switch import StopSwitch
     from .records.task import Task
 
@@ -72,7 +72,7 @@ def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
         _log.warning("task %s: %s is kept at %s", new.task, kept.commit[:12], kept.ref)
 
 
-def _fits(tree: Tree, new: NewTask, bus: str) -> bool:
+def _fits(tree: LinkedTree, new: NewTask, bus: str) -> bool:
     """Whether the making of a tree can go on as that of a new task."""
     note = tree.note
     if note is None:
@@ -257,11 +257,11 @@ class Spawn:
             target=target,
         )
 
-    def _branch(self, spec: TaskSpec, place: Place) -> str:
+    def _branch(self, spec: TaskSpec, place: RepositoryPlace) -> str:
         template = spec.branch or place.text(BRANCH_SETTING) or BRANCH
         return template.replace("{worker}", spec.worker).replace("{task}", spec.task)
 
-    def _fetched(self, place: Place, target: str) -> str:
+    def _fetched(self, place: RepositoryPlace, target: str) -> str:
         """Fetch the target, and return the name by which its remote has it."""
         remote = place.text(f"branch.{target}.remote") or "origin"
         try:
@@ -331,7 +331,7 @@ def _refuse_ended(there: Task) -> None:
     )
 
 
-def _refuse_other_terms(there: Task, spec: TaskSpec, place: Place) -> None:
+def _refuse_other_terms(there: Task, spec: TaskSpec, place: RepositoryPlace) -> None:
     """Refuse what a repetition says otherwise than the task was made.
 
     Raises:

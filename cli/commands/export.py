@@ -16,7 +16,7 @@ from ...export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ...export.jsonl.importer import FieldMap, ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.replaced_file import exported_files
-from ...git.history import Commit, Filters, traffic
+from ...git.history import Commit, MessageFilters, traffic
 from ...git.staging import stage as stage_for_git
 from ...schema.directory.layout import BUS_DIR_VARIABLE, has_export
 from ...schema.errors import InvalidInput, NotFound, Refused
@@ -251,7 +251,7 @@ def log(
     The newest commit comes first. It reads only git's history, so it works in a clone without a
     bus, and in a bare one.
     """
-    filters = Filters(conversation, agent, None if type is None else TypePattern(type))
+    filters = MessageFilters(conversation, agent, None if type is None else TypePattern(type))
     directory = directory or os.environ.get(BUS_DIR_VARIABLE)
     most = limit or (None if ".." in revision else LOG_COMMITS)
     found = traffic(
@@ -267,7 +267,7 @@ def log(
         else:
             _print_commits(commit, first=count == 0)
         count += 1
-    if not count and filters == Filters():
+    if not count and filters == MessageFilters():
         output.note(f"no commit of {revision} added messages to a bus.jsonl")
     return 0 if count else output.NOTHING
 

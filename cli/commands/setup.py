@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.reservations.reservations import project_root
-from ...git.driver_setup import Drivers
+from ...git.driver_setup import DriverSetup
 from ...schema.directory.layout import BUS_DIRECTORY, expanded
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent
@@ -66,7 +66,7 @@ def setup_git(
         layout = bus.layout
     if check:
         return _check_git(layout)
-    drivers = Drivers(layout, own_path())
+    drivers = DriverSetup(layout, own_path())
     lines = drivers.remove() if remove else drivers.install()
     _print_setup("done", lines)
     if lines and not remove:
@@ -76,7 +76,7 @@ def setup_git(
 
 @looking()
 def _check_git(layout: Layout) -> int:
-    lines = Drivers(layout, own_path()).missing()
+    lines = DriverSetup(layout, own_path()).missing()
     _print_setup("missing", lines)
     return Refused.exit_code if lines else 0
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ...git.branches.repositories import Place
+from ...git.branches.repositories import RepositoryPlace
 from ...schema.errors import InvalidInput
 from ...schema.message.times import age
 from ...tasks.integrate.checks import Check
@@ -307,15 +307,17 @@ class Integration:
         str, typer.Option("--repo", metavar="FOLDER", help="A folder in the repository.")
     ] = "."
 
-    def place(self) -> Place:
+    def place(self) -> RepositoryPlace:
         """Return the repository.
 
         Raises:
             GitFailed: there is none.
         """
-        return Place.around(self.repo if self.repo == os.curdir else os.path.abspath(self.repo))
+        return RepositoryPlace.around(
+            self.repo if self.repo == os.curdir else os.path.abspath(self.repo)
+        )
 
-    def rules(self, place: Place, agent: str | None) -> Rules:
+    def rules(self, place: RepositoryPlace, agent: str | None) -> Rules:
         """Return the rules that the options give, in a repository.
 
         Raises:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ...automation.log import ServiceLog
     from ...automation.regime import Loads
     from ...automation.service import Service
-    from ...server.running import Door, Listeners
+    from ...server.running import Listeners, ServedApp
 
 # The doors of the service of automation: what it serves over HTTP, and where.
 
 
-def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -> list[Door]:
+def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -> list[ServedApp]:
     """Return the doors that a configuration asks for; where it asks for none, no HTTP is loaded.
 
     Args:
@@ -50,7 +50,7 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     # Clients don't wait for other writers as long as the service does.
     directory = service.bus.layout.directory
     bus = stack.enter_context(Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
-    doors: list[Door] = []
+    doors: list[ServedApp] = []
     if "api" in wanted:
         doors.append(_api(bus, service, partial(_reload, service, loads, config), wanted["api"]))
     if "webhooks" in wanted:
@@ -89,19 +89,19 @@ def _reload(service: Service, loads: Loads, first: Config) -> list[str]:
     return not_served(first, service.snapshot.config)
 
 
-def _api(bus: Bus, service: Service, reload: Callable[[], list[str]], listen: str) -> Door:
+def _api(bus: Bus, service: Service, reload: Callable[[], list[str]], listen: str) -> ServedApp:
     from ...server.automation.app import create_api, end_waiting
-    from ...server.running import Door
+    from ...server.running import ServedApp
 
     app = create_api(bus, service, reload)
-    return Door("API", listen, app, on_stop=lambda: end_waiting(app))
+    return ServedApp("API", listen, app, on_stop=lambda: end_waiting(app))
 
 
-def _webhooks(bus: Bus, service: Service, listen: str) -> Door:
-    from ...server.running import Door
+def _webhooks(bus: Bus, service: Service, listen: str) -> ServedApp:
+    from ...server.running import ServedApp
     from ...server.webhooks import webhook_app
 
-    return Door("webhooks", listen, webhook_app(bus, lambda: service.snapshot))
+    return ServedApp("webhooks", listen, webhook_app(bus, lambda: service.snapshot))
 
 
 _log = logging.getLogger("ackbus.automation.service")
@@ -166,7 +166,7 @@ def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
         _log.warning("%s", told)
 
 
-def _listeners(doors: list[Door]) -> Listeners:
+def _listeners(doors: list[ServedApp]) -> Listeners:
     from ...server.running import Listeners
 
     return Listeners(doors)

@@ -77,7 +77,7 @@ _TRIED, _ENOUGH = 64, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PageFormat:
     """The form that all pages of a file share.
 
     Attributes:
@@ -89,7 +89,7 @@ class Form:
     usable: int
 
 
-def form_of(file: RawFile, log: RawFile) -> Form:
+def form_of(file: RawFile, log: RawFile) -> PageFormat:
     """Return the form that the header tells, unless the pages themselves contradict it.
 
     A header that is damaged tells any form. In a page that is read in its own form, what SQLite
@@ -103,7 +103,7 @@ def form_of(file: RawFile, log: RawFile) -> Form:
     return max(fits, key=fits.__getitem__)  # the first of those that fit as well
 
 
-def _candidates(file: RawFile, log: RawFile) -> Iterator[Form]:
+def _candidates(file: RawFile, log: RawFile) -> Iterator[PageFormat]:
     header, start_of_log = file.read(0, 100), log.read(0, 12)
     reserved = header[20] if len(header) > 20 else 0
     sizes = []
@@ -115,11 +115,11 @@ def _candidates(file: RawFile, log: RawFile) -> Iterator[Form]:
     for size in dict.fromkeys([*sizes, _PAGE_BYTES, *SIZES]):
         if size in SIZES:
             if size - reserved >= _MIN_USABLE:
-                yield Form(size, size - reserved)
-            yield Form(size, size)
+                yield PageFormat(size, size - reserved)
+            yield PageFormat(size, size)
 
 
-def _fit(file: RawFile, form: Form) -> float:
+def _fit(file: RawFile, form: PageFormat) -> float:
     """Return which part of the pages that look like those of a tree are so in this form."""
     looked_at = fitting = 0
     size = form.page_bytes
@@ -158,7 +158,7 @@ _MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WalFrame:
     """One page, as a transaction left it.
 
     Attributes:
@@ -189,9 +189,9 @@ class WriteAheadLog:
         self.is_empty = file.size < _HEADER_BYTES + _FRAME_HEADER_BYTES + page_bytes
         self._is_big = self._order(header)
         self.is_header_whole = self.is_empty or self._is_whole(header)
-        self.frames: list[Frame] = [] if self.is_empty else self._read(header)
+        self.frames: list[WalFrame] = [] if self.is_empty else self._read(header)
 
-    def committed(self, *, whole: bool) -> list[Frame]:
+    def committed(self, *, whole: bool) -> list[WalFrame]:
         """Return the frames of transactions that ended, without those that are damaged.
 
         Args:
@@ -217,7 +217,7 @@ class WriteAheadLog:
         last = max((n for n, frame in enumerate(self.frames) if frame.pages), default=-1)
         return sum(not frame.is_whole for frame in self.frames[: last + 1])
 
-    def page(self, frame: Frame) -> bytes:
+    def page(self, frame: WalFrame) -> bytes:
         """Return the page of a frame."""
         return self._file.read(frame.start, self._page_bytes)
 
@@ -236,7 +236,7 @@ class WriteAheadLog:
             and self._sum(header[:24], (0, 0)) == stored
         )
 
-    def _read(self, header: bytes) -> list[Frame]:
+    def _read(self, header: bytes) -> list[WalFrame]:
         salts = header[16:24]
         if not self.is_header_whole:  # the first frame has them too
             salts = self._file.read(_HEADER_BYTES + 8, 8)
@@ -254,7 +254,7 @@ class WriteAheadLog:
 
     def _frame(
         self, start: int, salts: bytes, before: set[Checksum]
-    ) -> tuple[Frame, set[Checksum]]:
+    ) -> tuple[WalFrame, set[Checksum]]:
         """Return a frame, and the checksums from which that of the next may go on."""
         header = self._file.read(start, _FRAME_HEADER_BYTES)
         page, pages = struct.unpack(">2I", header[:8])
@@ -264,7 +264,7 @@ class WriteAheadLog:
         sums = {self._sum(header[:8] + data, checksum) for checksum in before} if is_own else set()
         is_whole = stored in sums
         ends = pages if is_own else 0  # also where only its page is damaged
-        frame = Frame(page, ends, start + _FRAME_HEADER_BYTES, is_whole)
+        frame = WalFrame(page, ends, start + _FRAME_HEADER_BYTES, is_whole)
         # Each damaged frame adds a sum to go on from: a file of such frames would never be read.
         return frame, {stored} if is_whole else {stored, *islice(sums, _MOST_SUMS)}
 

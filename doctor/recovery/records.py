@@ -51,7 +51,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TreePage:
     """A page of a tree.
 
     Attributes:
@@ -81,7 +81,7 @@ class Page:
             yield self.last_child
 
 
-def page_of(number: int, data: bytes) -> Page:
+def page_of(number: int, data: bytes) -> TreePage:
     """Return a page of a tree.
 
     Raises:
@@ -98,10 +98,12 @@ def page_of(number: int, data: bytes) -> Page:
         raise Damaged(f"page {number} has no room for {count} cells")
     cells = struct.unpack_from(f">{count}H", data, begin)
     last_child = int.from_bytes(header[8:12]) if is_interior else 0
-    return Page(number, header[0], data, cells, last_child)
+    return TreePage(number, header[0], data, cells, last_child)
 
 
-def row_at(page: Page, start: int, read_page: Callable[[int], bytes], codec: str = "utf-8") -> Row:
+def row_at(
+    page: TreePage, start: int, read_page: Callable[[int], bytes], codec: str = "utf-8"
+) -> Row:
     """Return the row in a cell; that of a long one goes on in other pages.
 
     Args:
@@ -120,7 +122,7 @@ def row_at(page: Page, start: int, read_page: Callable[[int], bytes], codec: str
         raise Damaged("a cell ends outside its page") from error
 
 
-def _head(page: Page, start: int) -> tuple[int, int, int]:
+def _head(page: TreePage, start: int) -> tuple[int, int, int]:
     """Return the rowid of a row, how long the row is, and where it begins."""
     if not 8 <= start < len(page.data):
         raise Damaged("a cell is outside its page")
@@ -136,7 +138,7 @@ def _head(page: Page, start: int) -> tuple[int, int, int]:
     return rowid, size, start
 
 
-def end_of_content(page: Page) -> int:
+def end_of_content(page: TreePage) -> int:
     """Return where in a page the last of its cells and free blocks ends.
 
     Raises:
@@ -152,7 +154,7 @@ def end_of_content(page: Page) -> int:
     return max(ends, default=begin)
 
 
-def _end_of_cell(page: Page, start: int) -> int:
+def _end_of_cell(page: TreePage, start: int) -> int:
     if page.kind == TABLE_INTERIOR:
         if not 8 <= start < len(page.data) - 4:
             raise Damaged("a cell is outside its page")
@@ -264,7 +266,7 @@ _SCHEMA = "SELECT type, name, sql, rootpage FROM sqlite_schema WHERE sql IS NOT 
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     """A table.
 
     Attributes:
@@ -289,7 +291,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SchemaParts:
     """All that a bus is made of.
 
     Attributes:
@@ -298,17 +300,17 @@ class Parts:
         others: what makes indexes, triggers and views, in order.
     """
 
-    tables: dict[str, Table]
+    tables: dict[str, TableSchema]
     rows: dict[str, list[tuple[object, ...]]]
     others: list[str]
 
 
-def parts_of_a_bus() -> Parts:
+def parts_of_a_bus() -> SchemaParts:
     """Return what a new bus is made of."""
     with open(SCHEMA, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
         fresh.execute("PRAGMA auto_vacuum = INCREMENTAL")
         fresh.execute(ddl.read()).fetchall()
-        tables: dict[str, Table] = {}
+        tables: dict[str, TableSchema] = {}
         rows: dict[str, list[tuple[object, ...]]] = {}
         others: list[str] = []
         objects: Iterable[Any] = fresh.execute(_SCHEMA).fetchall()
@@ -318,10 +320,10 @@ def parts_of_a_bus() -> Parts:
                 rows[name] = fresh.execute(f"SELECT * FROM {name}").fetchall()
             else:
                 others.append(sql)
-        return Parts(tables, rows, others)
+        return SchemaParts(tables, rows, others)
 
 
-def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> Table:
+def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> TableSchema:
     info: list[Any] = fresh.execute(f"PRAGMA table_info({name})").fetchall()
     without_rowid = fresh.execute(
         "SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", (name,)
@@ -334,7 +336,7 @@ def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> Table:
     key = tuple(columns[place] for place in keys)
     defaults = tuple(fresh.execute(f"SELECT {column[4] or 'NULL'}").get for column in info)
     alias = keys[0] if is_alias else None
-    return Table(name, sql, columns, key, defaults, alias, not without_rowid, root)
+    return TableSchema(name, sql, columns, key, defaults, alias, not without_rowid, root)
 
 
 # A damaged file as SQLite itself reads it: a table that it finds whole needs no other reading.
@@ -350,7 +352,7 @@ _TABLE = (
 _INDEXES = "SELECT sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ? AND sql NOT NULL"
 
 
-class AsSqlite:
+class ReadOnlyDatabase:
     """A file, open to read only; nothing is moved out of its write-ahead log.
 
     Args:
@@ -383,7 +385,7 @@ class AsSqlite:
                 for kind, value in zip(row[::2], row[1::2], strict=True)
             ]
 
-    def rows_of(self, table: Table) -> Iterator[Row]:
+    def rows_of(self, table: TableSchema) -> Iterator[Row]:
         """Yield the rows of a table of ours as they are stored, each with its rowid."""
         for row in self.rows(table.name, table.columns):
             rowid = row[table.alias] if table.alias is not None else 0

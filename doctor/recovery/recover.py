@@ -15,7 +15,7 @@ from ...schema.sqlite.database import SCHEMA_VERSION
 from ...schema.sqlite.sqlite_errors import make_file, open_file
 from ...schema.sqlite.transactions import without_triggers
 from .pages import Pages
-from .records import AsSqlite, BrokenText, parts_of_a_bus, quoted
+from .records import BrokenText, ReadOnlyDatabase, parts_of_a_bus, quoted
 from .salvage import Salvage, lost_messages
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from .records import Row, Table, Value
+    from .records import Row, TableSchema, Value
 
 # A new bus file, made of rows that were saved. The rules of the tables refuse what is no row.
 #
@@ -102,7 +102,9 @@ class NewFile:
                 self._connection.execute(table.sql)
         self._connection.execute("DELETE FROM sqlite_sequence")
 
-    def add(self, table: Table, rows: Iterable[tuple[int, Sequence[Value]]]) -> tuple[int, int]:
+    def add(
+        self, table: TableSchema, rows: Iterable[tuple[int, Sequence[Value]]]
+    ) -> tuple[int, int]:
         """Add rows as they were stored: the first with a key stays.
 
         Returns:
@@ -121,7 +123,7 @@ class NewFile:
                 refused += 1
         return added, refused
 
-    def add_row(self, table: Table, row: Sequence[Value]) -> bool:
+    def add_row(self, table: TableSchema, row: Sequence[Value]) -> bool:
         """Add one row, with all its columns in the order of the table; say whether it is new.
 
         Messages are never changed; elsewhere, text that is not UTF-8 is put right.
@@ -145,7 +147,7 @@ class NewFile:
             return False
         return self._connection.changes() > 0
 
-    def take_over(self, source: AsSqlite, name: str) -> bool:
+    def take_over(self, source: ReadOnlyDatabase, name: str) -> bool:
         """Make a table of another program, with its rows; say whether that could be done."""
         run = self._connection.execute
         columns = source.columns(name)
@@ -186,7 +188,7 @@ class NewFile:
             rows = rows_with_broken_text(self._connection, sql, values)
         return rows[0] if rows else None
 
-    def replace(self, table: Table, row: Sequence[Value]) -> bool:
+    def replace(self, table: TableSchema, row: Sequence[Value]) -> bool:
         """Put a row in the place of the one with its key; say whether the rules allow it.
 
         Columns that come after its values have their defaults.
@@ -304,7 +306,7 @@ class Comparison:
             only_messages: compare no state: the new file is of a later moment than SQLite reads.
         """
         with (
-            closing(AsSqlite(self._damaged)) as old,
+            closing(ReadOnlyDatabase(self._damaged)) as old,
             closing(open_file(*locate(self._new))) as new,
             without_triggers(new),
         ):
@@ -318,7 +320,9 @@ class Comparison:
             lacking = (self._first_lacking(table, old, new) for table in compared)
             return next(filter(None, lacking), "")
 
-    def _first_lacking(self, table: Table, old: AsSqlite, new: apsw.Connection) -> str:
+    def _first_lacking(
+        self, table: TableSchema, old: ReadOnlyDatabase, new: apsw.Connection
+    ) -> str:
         places = [table.columns.index(name) for name in table.key]
         where = " AND ".join(f"{quoted(name)} = ?" for name in table.key)
         columns = ", ".join(map(quoted, table.columns))
@@ -336,13 +340,13 @@ class Comparison:
                 return f"message {key[0]!r} is another one in the new file"
         return ""
 
-    def _is_other(self, table: Table, row: Sequence[Value], new_row: Sequence[Value]) -> bool:
+    def _is_other(self, table: TableSchema, row: Sequence[Value], new_row: Sequence[Value]) -> bool:
         """Whether a message is another one than it was. Work may be mail again, without a queue."""
         ours = [place for place, name in enumerate(table.columns) if name != "work"]
         is_same = [_readable(row)[place] for place in ours] == [new_row[place] for place in ours]
         return not is_same and row[table.columns.index("seq")] not in self._corrected
 
-    def _belongs(self, table: Table, row: Sequence[Value], new: apsw.Connection) -> bool:
+    def _belongs(self, table: TableSchema, row: Sequence[Value], new: apsw.Connection) -> bool:
         """Whether a row is one of its table, and no remains of damage."""
         if table.name == _LOG and _row(new, _IS_ARCHIVED, (row[0],)):
             return False
@@ -380,7 +384,7 @@ _NEWEST_TABLE = "tasks"
 
 
 @dataclass(frozen=True, slots=True)
-class TableFound:
+class RecoveredTable:
     """The recovered rows of a table.
 
     Attributes:
@@ -395,7 +399,7 @@ class TableFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredContent:
     """The recovered content of a damaged file.
 
     Attributes:
@@ -407,7 +411,7 @@ class Recovered:
         taken_over: those that SQLite finds whole, and that are in the new file too.
     """
 
-    tables: dict[str, TableFound]
+    tables: dict[str, RecoveredTable]
     lost: dict[int, str]
     is_newest: bool
     is_later: bool
@@ -415,7 +419,7 @@ class Recovered:
     taken_over: list[str]
 
 
-def read_into(new: NewFile, database: str, log: str) -> Recovered:
+def read_into(new: NewFile, database: str, log: str) -> RecoveredContent:
     """Bring the rows of a damaged file and its write-ahead log into a new file.
 
     A table that SQLite finds whole is taken as SQLite reads it; of another its pages are read, and
@@ -426,7 +430,10 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
         BusUnusable: the file is of an older or newer ackbus.
     """
     tables = parts_of_a_bus().tables
-    with closing(_pages(database, log, tables)) as pages, closing(AsSqlite(database)) as sqlite:
+    with (
+        closing(_pages(database, log, tables)) as pages,
+        closing(ReadOnlyDatabase(database)) as sqlite,
+    ):
         salvage = Salvage(pages, tables)
         _refuse_other_version(salvage)
         is_log_whole = _is_whole(pages)
@@ -444,7 +451,7 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
         lost = {} if tables_found["messages"].is_whole else lost_messages(salvage, there)
         taken_over = [name for name in salvage.strangers if new.take_over(sqlite, name)]
         strangers = [name for name in salvage.strangers if name not in taken_over]
-        return Recovered(
+        return RecoveredContent(
             tables_found,
             lost,
             _is_newest(pages, tables_found),
@@ -454,24 +461,26 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
         )
 
 
-def _taken(new: NewFile, table: Table, sqlite: AsSqlite) -> TableFound:
+def _taken(new: NewFile, table: TableSchema, sqlite: ReadOnlyDatabase) -> RecoveredTable:
     added, refused = new.add(table, sqlite.rows_of(table))
-    return TableFound(added, refused, not refused)
+    return RecoveredTable(added, refused, not refused)
 
 
-def _salvaged(new: NewFile, table: Table, salvage: Salvage, sqlite: AsSqlite | None) -> TableFound:
+def _salvaged(
+    new: NewFile, table: TableSchema, salvage: Salvage, sqlite: ReadOnlyDatabase | None
+) -> RecoveredTable:
     added, refused = new.add(table, salvage.rows(table.name))
     is_whole = salvage.is_whole(table.name) and not refused
     if sqlite is not None:
         added += new.add(table, sqlite.rows_of(table))[0]
-    return TableFound(added, refused, is_whole)
+    return RecoveredTable(added, refused, is_whole)
 
 
 def _not_archived(new: NewFile, rows: Iterable[Row]) -> Iterable[Row]:
     return ((seq, row) for seq, row in rows if not new.has_message(seq))
 
 
-def _is_newest(pages: Pages, tables: dict[str, TableFound]) -> bool:
+def _is_newest(pages: Pages, tables: dict[str, RecoveredTable]) -> bool:
     """Whether the last commits are there: where rows are lost, the numbers and a log must show it.
 
     Without a log a file is as it was left by a program that ended well, or its log was removed.
@@ -485,7 +494,7 @@ def _is_newest(pages: Pages, tables: dict[str, TableFound]) -> bool:
     return counters and not pages.log.is_empty
 
 
-def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:
+def _pages(database: str, log: str, tables: dict[str, TableSchema]) -> Pages:
     """Return the pages as they were last, also behind what is damaged in the log.
 
     Unless it is a power loss that took the end of a log: what is behind it then is of transactions

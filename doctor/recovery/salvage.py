@@ -12,7 +12,7 @@ from .records import (
     TABLE_INTERIOR,
     TABLE_LEAF,
     Damaged,
-    Page,
+    TreePage,
     page_of,
     parts_of_a_bus,
     row_at,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ...schema.directory.layout import Layout
-    from .records import Row, Table
+    from .records import Row, TableSchema
 
     #: The first and the last of some numbers.
     Range = tuple[int, int]
@@ -42,7 +42,7 @@ _MAX_DEPTH = 30
 
 
 @dataclass(slots=True)
-class Tree:
+class SalvagedTree:
     """One table or index, as far as it can be read.
 
     Attributes:
@@ -68,12 +68,12 @@ class Salvage:
         strangers: the tables of which nothing is known here.
     """
 
-    def __init__(self, pages: Pages, tables: Mapping[str, Table]) -> None:
+    def __init__(self, pages: Pages, tables: Mapping[str, TableSchema]) -> None:
         self._pages = pages
         self._tables = tables
         self._owner: dict[int, str] = {}
         self._claimed: dict[int, str] = {}
-        self.trees: dict[str, Tree] = {}
+        self.trees: dict[str, SalvagedTree] = {}
         self.strangers: list[str] = []
         self._codec = "utf-8"
         self._free = pages.free()
@@ -131,7 +131,7 @@ class Salvage:
         for table in self._tables.values():
             if table.name in roots:
                 continue
-            self.trees[table.name] = Tree(table.name, holes=1)
+            self.trees[table.name] = SalvagedTree(table.name, holes=1)
             if table.root not in roots.values() and self._fits(table, table.root):
                 roots[table.name] = table.root
         return roots
@@ -139,16 +139,16 @@ class Salvage:
     def _is_own(self, name: str) -> bool:
         return name in self._tables or name.startswith("sqlite_")
 
-    def _fits(self, table: Table, root: int) -> bool:
+    def _fits(self, table: TableSchema, root: int) -> bool:
         """Whether a page looks like the first one of a table."""
         page = self._page(root)
         return page is not None and self._is_kind(table, page) and self._has_shape(table, page)
 
-    def _is_kind(self, table: Table, page: Page) -> bool:
+    def _is_kind(self, table: TableSchema, page: TreePage) -> bool:
         is_table = page.kind in (TABLE_LEAF, TABLE_INTERIOR)
         return is_table == table.has_rowid
 
-    def _has_shape(self, table: Table, page: Page) -> bool:
+    def _has_shape(self, table: TableSchema, page: TreePage) -> bool:
         if page.kind == TABLE_INTERIOR:
             return all(
                 child is not None and self._has_shape(table, child)
@@ -156,14 +156,14 @@ class Salvage:
             )
         return all(len(values) == len(table.columns) for _, values in self._cells(page))
 
-    def _cells(self, page: Page) -> Iterator[Row]:
+    def _cells(self, page: TreePage) -> Iterator[Row]:
         for start in page.cells:
             try:
                 yield row_at(page, start, self._pages.read, self._codec)
             except Damaged:
                 continue
 
-    def _page(self, number: int) -> Page | None:
+    def _page(self, number: int) -> TreePage | None:
         if not 1 <= number <= self._pages.count:
             return None
         try:
@@ -173,7 +173,7 @@ class Salvage:
 
     def _walk(self, name: str, root: int) -> None:
         """Take all pages of a tree that lead on from its first."""
-        tree = self.trees.setdefault(name, Tree(name))
+        tree = self.trees.setdefault(name, SalvagedTree(name))
         ahead = [(root, 0, 0)]
         while ahead:
             number, above, depth = ahead.pop()
@@ -195,7 +195,7 @@ class Salvage:
             return True
         return not above  # a first page is named by the schema, which is enough
 
-    def _take(self, tree: Tree, page: Page) -> None:
+    def _take(self, tree: SalvagedTree, page: TreePage) -> None:
         self._owner[page.number] = tree.name
         tree.pages.append(page.number)
 
@@ -213,7 +213,7 @@ class Salvage:
             name = self._owner_by_map(number) or self._owner_by_shape(page)
             if name is None or (only is not None and name != only):
                 continue
-            self._take(self.trees.setdefault(name, Tree(name)), page)
+            self._take(self.trees.setdefault(name, SalvagedTree(name)), page)
 
     def _owner_by_map(self, number: int) -> str | None:
         """Climb to a page whose tree is known."""
@@ -228,7 +228,7 @@ class Salvage:
             number = entry[1]
         return self._claimed.get(number)
 
-    def _owner_by_shape(self, page: Page) -> str | None:
+    def _owner_by_shape(self, page: TreePage) -> str | None:
         """Return the one table whose rows look like those of a page."""
         if page.kind != TABLE_LEAF or self._pages.entry(page.number) is not None:
             return None  # many an index looks like another one

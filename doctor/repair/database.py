@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...subscribers.queues.queues import QueueInfo
     from ..checks.export import Row
-    from ..recovery.recover import Recovered
+    from ..recovery.recover import RecoveredContent
 
 # Mending of cursors, queues and work in a file that was damaged.
 #
@@ -141,7 +141,7 @@ UPDATE messages SET work = 1
 
 
 @dataclass(slots=True)
-class Merged:
+class MergedMessages:
     """The result of merging messages from other copies.
 
     Attributes:
@@ -177,7 +177,7 @@ class Merger:
         self._backup = backup
         self._archived_upto = archived_upto
         self._table = parts_of_a_bus().tables["messages"]
-        self.merged = Merged()
+        self.merged = MergedMessages()
 
     def take_exported(self, exported: Exported) -> None:
         """Add the lines that the file has lost, and judge those that it has otherwise."""
@@ -319,7 +319,7 @@ class DatabaseMaker:
             if recovered.strangers or recovered.taken_over:
                 yield _of_others(recovered)
 
-    def _fill(self, new: NewFile, recovered: Recovered) -> dict[str, int]:
+    def _fill(self, new: NewFile, recovered: RecoveredContent) -> dict[str, int]:
         """Add rows of the backup to tables that have lost some; return how many to which."""
         if self._backup is None:
             return {}
@@ -339,7 +339,7 @@ class DatabaseMaker:
             if segment.is_whole and segment.lines:
                 new.set_archived_ids({message.seq: message.id for message in segment.messages()})
 
-    def _merge(self, new: NewFile) -> tuple[Merged, int]:
+    def _merge(self, new: NewFile) -> tuple[MergedMessages, int]:
         """Bring in the messages of other copies; return what came, and the highest seq seen."""
         blobs = BlobStore(self._layout.blob_folder)
         exported = Exported(self._layout, blobs, as_exported(new, self._layout))
@@ -352,7 +352,9 @@ class DatabaseMaker:
         saved = self._backup.log.newest_seq() if self._backup else 0
         return merger.merged, max(newest, saved)
 
-    def _messages(self, new: NewFile, recovered: Recovered, merged: Merged) -> Mended:
+    def _messages(
+        self, new: NewFile, recovered: RecoveredContent, merged: MergedMessages
+    ) -> Mended:
         count = new.count("messages")
         saved = set(merged.from_export) | set(merged.from_backup)
         lost = {seq: id for seq, id in recovered.lost.items() if not new.has_message(seq)}
@@ -401,7 +403,7 @@ def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:
     return whole_export(layout.jsonl, crc_in_mark(str(mark[0]).split(" ")))
 
 
-def _of_others(recovered: Recovered) -> Mended:
+def _of_others(recovered: RecoveredContent) -> Mended:
     """Tell of the tables that other programs have made, whose triggers and views stay behind."""
     names = ", ".join(recovered.taken_over) or "none"
     lost = ", ".join(recovered.strangers)
@@ -410,7 +412,10 @@ def _of_others(recovered: Recovered) -> Mended:
 
 
 def _lost_messages(
-    lost: dict[int, str], gaps: list[tuple[int, int]], recovered: Recovered, merged: Merged
+    lost: dict[int, str],
+    gaps: list[tuple[int, int]],
+    recovered: RecoveredContent,
+    merged: MergedMessages,
 ) -> str:
     losses = []
     if lost:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..repository import Repository
     from ..sealed import SealedRepository
-    from .repositories import Place
+    from .repositories import RepositoryPlace
 
     #: How a head becomes a candidate: a merge commit, its commits one by one, or as it is.
     Strategy = Literal["merge", "cherry-pick", "ff"]
@@ -111,7 +111,7 @@ def contains(repository: Repository, commit: str, other: str) -> bool:
     return True
 
 
-def has_elsewhere(place: Place, commit: str, branch: str) -> bool:
+def has_elsewhere(place: RepositoryPlace, commit: str, branch: str) -> bool:
     """Return whether another ref than a branch has a commit: of here, or as a remote had it."""
     if place.git.commit(commit) is None:
         return False
@@ -187,7 +187,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class CandidateConflict:
     """The reason why there is no candidate.
 
     Attributes:
@@ -221,7 +221,7 @@ class Candidates:
 
     def __init__(
         self,
-        place: Place,
+        place: RepositoryPlace,
         *,
         looking: SealedRepository | None = None,
         check_out: Callable[[str], str] | None = None,
@@ -247,7 +247,7 @@ class Candidates:
 
     def make(
         self, head: str, onto: str, strategy: Strategy, words: str, target: str | None = None
-    ) -> Candidate | Conflict:
+    ) -> Candidate | CandidateConflict:
         """Return the candidate of a head.
 
         Args:
@@ -265,14 +265,14 @@ class Candidates:
             return Candidate(onto, self._tree(onto), onto)
         if strategy == "ff":
             if not contains(self.git, head, onto):
-                return Conflict(
+                return CandidateConflict(
                     (), "it is no fast-forward: rebase it onto the target", is_conflict=True
                 )
             return Candidate(head, self._tree(head), onto)
         if strategy == "cherry-pick":
             return self._pick_all(head, onto, target or onto)
         tree = self._merged(onto, head, target or onto)
-        if isinstance(tree, Conflict):
+        if isinstance(tree, CandidateConflict):
             return tree
         commit = self._commit(tree, (onto, head), words.encode(), self._author(head))
         return self._made(commit, tree, onto, target or onto)
@@ -280,7 +280,7 @@ class Candidates:
     def _made(self, commit: str, tree: str, onto: str, target: str) -> Candidate:
         return Candidate(commit, tree, onto, self._merging.by_drivers(onto, tree, target))
 
-    def _pick_all(self, head: str, onto: str, target: str) -> Candidate | Conflict:
+    def _pick_all(self, head: str, onto: str, target: str) -> Candidate | CandidateConflict:
         answer = self.git.run(
             "rev-list", "--reverse", "--topo-order", "--parents", head, f"^{onto}"
         )
@@ -288,11 +288,11 @@ class Candidates:
         for line in answer.decode().splitlines():
             commit, *parents = line.split()
             if len(parents) != 1:
-                return Conflict(
+                return CandidateConflict(
                     (), f"{commit[:12]} is no commit with one parent, and can't be picked"
                 )
             files = self._picked(commit, parents[0], tree, target)
-            if isinstance(files, Conflict):
+            if isinstance(files, CandidateConflict):
                 return files
             if files != tree:
                 words = self.git.run("log", "-1", "--no-show-signature", "--format=%B", commit)
@@ -300,25 +300,25 @@ class Candidates:
                 tree = files
         return self._made(tip, tree, onto, target)
 
-    def _picked(self, commit: str, parent: str, tree: str, target: str) -> str | Conflict:
+    def _picked(self, commit: str, parent: str, tree: str, target: str) -> str | CandidateConflict:
         """Return the files of a tree with the change of a commit."""
         aside = self.git.with_variables(NOBODY_EVER)
         base = aside.run("commit-tree", tree, "-p", parent, "-m", "onto").decode().strip()
         return self._merged(base, commit, target)
 
-    def _merged(self, ours: str, theirs: str, target: str) -> str | Conflict:
+    def _merged(self, ours: str, theirs: str, target: str) -> str | CandidateConflict:
         """Return the files of a merge."""
         try:
             tree, files = self._merging.merge(ours, theirs, target)
         except NotMerged as error:
-            return Conflict((), str(error))
+            return CandidateConflict((), str(error))
         if not files:
             return tree
         if self._looking is not None:
             by = merged_by(self._looking, {target: files})[target]
             if foreign := by.ours | by.others:
-                return Conflict(tuple(sorted(foreign)), BY_OTHERS, is_known=False)
-        return Conflict(files, "it conflicts with the target", is_conflict=True)
+                return CandidateConflict(tuple(sorted(foreign)), BY_OTHERS, is_known=False)
+        return CandidateConflict(files, "it conflicts with the target", is_conflict=True)
 
     def _commit(
         self, tree: str, parents: tuple[str, ...], words: bytes, author: dict[str, str | None]

@@ -50,7 +50,7 @@ _NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True)
-class MergedBy:
+class MergeHandling:
     """The files of a commit that git does not merge by itself.
 
     Attributes:
@@ -64,7 +64,7 @@ class MergedBy:
 
 def merged_by(
     repository: SealedRepository, files_at: Mapping[str, Collection[str]]
-) -> dict[str, MergedBy]:
+) -> dict[str, MergeHandling]:
     """Return how files are merged at commits.
 
     Args:
@@ -83,7 +83,7 @@ def merged_by(
     merged_by_commit = {}
     for commit, files in files_at.items():
         answer = answers[files_of[commit]]
-        merged_by_commit[commit] = MergedBy(
+        merged_by_commit[commit] = MergeHandling(
             frozenset(answer.ours.intersection(files)), frozenset(answer.others.intersection(files))
         )
     return merged_by_commit
@@ -182,10 +182,10 @@ def _write(folder: str, path: str, content: bytes) -> None:
             raise
 
 
-def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergedBy:
+def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergeHandling:
     """Return what files of attributes say of files, with what counts for the whole repository."""
     if not files:
-        return MergedBy()
+        return MergeHandling()
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
         git = merging.with_variables({"GIT_INDEX_FILE": os.path.join(folder, "index")})
         entries = (f"100644 {id}\t{path}\0" for path, id in sorted(attributes))
@@ -207,7 +207,7 @@ def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]
         if file not in ours
         and (value["merge"] not in built_in or value["filter"] not in ("unspecified", "unset"))
     }
-    return MergedBy(frozenset(ours), frozenset(others))
+    return MergeHandling(frozenset(ours), frozenset(others))
 
 
 # The pairs of commits whose changes meet: all others merge, so that only these need to be tried.
@@ -226,7 +226,7 @@ _FOLDER = b"040000"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TreeDifference:
     """The change between two trees.
 
     Attributes:
@@ -330,23 +330,25 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
     return map(str.split, output.decode().splitlines())
 
 
-def _changes(repository: Repository, pairs_of_trees: Iterable[Trees]) -> dict[Trees, Change]:
+def _changes(
+    repository: Repository, pairs_of_trees: Iterable[Trees]
+) -> dict[Trees, TreeDifference]:
     """Return what changed between trees."""
     asked = b"".join(b"%s %s\n" % trees for trees in pairs_of_trees)
     if not asked:
         return {}
-    change_of: dict[Trees, Change] = {}
+    change_of: dict[Trees, TreeDifference] = {}
     output = repository.run(
         *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
         stdin=asked,
     )
     words = iter(output.split(b"\0"))
-    change = Change()
+    change = TreeDifference()
     for word in words:
         *begun, entry = word.split(b"\n")  # of trees that differ in nothing there is no more
         for line in begun:
             before, after = line.split()
-            change = change_of[before, after] = Change()
+            change = change_of[before, after] = TreeDifference()
         if entry:
             path = os.fsdecode(next(words))
             modes = entry[1:7], entry[8:14]
@@ -362,7 +364,7 @@ def _changes(repository: Repository, pairs_of_trees: Iterable[Trees]) -> dict[Tr
     return change_of
 
 
-def _shared(ours: Change, theirs: Change) -> frozenset[str] | None:
+def _shared(ours: TreeDifference, theirs: TreeDifference) -> frozenset[str] | None:
     if ours.paths.isdisjoint(theirs.above) and ours.above.isdisjoint(theirs.paths):
         return None
     return frozenset(ours.files & theirs.files)
@@ -404,7 +406,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class NotKnown:
+class UnknownForecast:
     """A pair of commits of which it is not known whether it would merge.
 
     Attributes:
@@ -418,7 +420,7 @@ class NotKnown:
 
 #: The forecast for a pair: the files that conflict, None where it would merge, or not known. No
 #: files: the commits have no common ancestor, or git fails at renamed folders.
-Forecast = tuple[str, ...] | NotKnown | None
+Forecast = tuple[str, ...] | UnknownForecast | None
 
 
 def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forecast]:
@@ -437,7 +439,11 @@ def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forec
         return _forecasts(repository, pairs)
     except (CommandFailed, OutOfTime) as error:  # an object is missing, of one of them
         if len(pairs) == 1:
-            return [NotKnown((), error.reason if isinstance(error, CommandFailed) else str(error))]
+            return [
+                UnknownForecast(
+                    (), error.reason if isinstance(error, CommandFailed) else str(error)
+                )
+            ]
         half = len(pairs) // 2
         return [*conflicts(repository, pairs[:half]), *conflicts(repository, pairs[half:])]
 
@@ -465,13 +471,13 @@ def _judged(
     pair: Pair,
     shared: frozenset[str],
     files: tuple[str, ...] | None,
-    by: dict[str, MergedBy],
+    by: dict[str, MergeHandling],
 ) -> Forecast:
     """Return the forecast for a pair, by the files that conflict where git merges all as text."""
     a, b = (by[commit] for commit in pair)
     foreign = (a.others | b.others) & {*shared, *(files or ())}
     if foreign:
-        return NotKnown(
+        return UnknownForecast(
             tuple(sorted(foreign)),
             BY_OTHERS,
         )

@@ -44,7 +44,7 @@ def _is_well_formed(ref: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class RepositoryPlace:
     """A repository with all its work trees.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place:
     is_shallow: bool
 
     @classmethod
-    def around(cls, folder: str) -> Place:
+    def around(cls, folder: str) -> RepositoryPlace:
         """Return the repository that a folder is in, be it main, linked or bare.
 
         Args:

@@ -15,7 +15,7 @@ from ...schema.errors import Refused, shown
 from ..repository import CommandFailed, GitFailed
 from ..sealed import sealed_around, sealed_tree
 from ..text_file import is_plain_file, read_small
-from .rescue import OPERATION_FILES, DoneHeads, Kept, Rescue, commits_in, history
+from .rescue import OPERATION_FILES, DoneHeads, KeptCommit, Rescue, commits_in, history
 from .tree_list import checked_out_at
 from .tree_state import (
     drop_dead_locks,
@@ -31,9 +31,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
     from ..sealed import SealedRepository
-    from .tree_list import Tree
+    from .tree_list import LinkedTree
     from .tree_state import TreeState
     from .work_trees import WorkTrees
 
@@ -60,7 +60,7 @@ _OF_GIT = {"HEAD", "objects", "refs"}
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class InnerRepository:
     """A repository within a work tree.
 
     Attributes:
@@ -72,13 +72,15 @@ class Inner:
     git_dir: str
 
 
-def trees_within(tree: Tree, trees: list[Tree]) -> list[Tree]:
+def trees_within(tree: LinkedTree, trees: list[LinkedTree]) -> list[LinkedTree]:
     """Return the work trees of the same repository whose folders are in that of a tree."""
     top = os.path.realpath(tree.path) + os.sep
     return [other for other in trees if os.path.realpath(other.path).startswith(top)]
 
 
-def check_within(place: Place, tree: Tree, inner: Tree, *, keeps_files: bool) -> str | None:
+def check_within(
+    place: RepositoryPlace, tree: LinkedTree, inner: LinkedTree, *, keeps_files: bool
+) -> str | None:
     """Return the head of a work tree within another whose files are to be kept; None: no need.
 
     Raises:
@@ -99,7 +101,9 @@ def check_within(place: Place, tree: Tree, inner: Tree, *, keeps_files: bool) ->
     return state.head
 
 
-def repositories_within(tree: Tree, trees_within_it: list[Tree]) -> list[Inner]:
+def repositories_within(
+    tree: LinkedTree, trees_within_it: list[LinkedTree]
+) -> list[InnerRepository]:
     """Return the repositories in the folder of a tree, but submodules that git keeps elsewhere.
 
     Args:
@@ -128,7 +132,7 @@ def repositories_within(tree: Tree, trees_within_it: list[Tree]) -> list[Inner]:
     return repositories
 
 
-def unpushed_of(inner: Inner) -> list[str]:
+def unpushed_of(inner: InnerRepository) -> list[str]:
     """Return the commits that would be lost with a repository, without their ancestors.
 
     Raises:
@@ -180,7 +184,7 @@ def _once_had(git_dir: str) -> Iterator[str]:
                 yield from history(file)
 
 
-def bring(place: Place, inner: Inner, commits: list[str]) -> None:
+def bring(place: RepositoryPlace, inner: InnerRepository, commits: list[str]) -> None:
     """Bring commits of a repository within a tree, with all that they need, to this one.
 
     Git hashes each object again on its way in, so that none can stand for another.
@@ -200,13 +204,13 @@ def bring(place: Place, inner: Inner, commits: list[str]) -> None:
         ) from error
 
 
-def _sealed(inner: Inner) -> SealedRepository:
+def _sealed(inner: InnerRepository) -> SealedRepository:
     if inner.path == inner.git_dir:
         return sealed_around(inner.path)
     return sealed_tree(inner.git_dir, inner.git_dir, inner.path)
 
 
-def _refuse_unbringable(inner: Inner) -> None:
+def _refuse_unbringable(inner: InnerRepository) -> None:
     """Refuse a repository whose commits can't be kept whole here."""
     shallow, linked = (os.path.join(inner.git_dir, name) for name in ("shallow", "worktrees"))
     why = None
@@ -230,7 +234,7 @@ def _bytes_of_objects(git_dir: str) -> int:
     )
 
 
-def _search(top: str) -> Iterator[Inner]:
+def _search(top: str) -> Iterator[InnerRepository]:
     """Yield all that looks like a repository below a folder; links are not followed.
 
     Raises:
@@ -248,11 +252,11 @@ def _search(top: str) -> Iterator[Inner]:
             )
         is_git = {entry.name for entry in entries} >= _OF_GIT
         if is_git and here != top:
-            yield Inner(here, here)
+            yield InnerRepository(here, here)
         for entry in entries:
             if entry.name == ".git":
                 if here != top:
-                    yield Inner(here, _git_dir_of(entry))
+                    yield InnerRepository(here, _git_dir_of(entry))
                 if entry.is_dir(follow_symlinks=False):
                     folders += [os.path.join(entry.path, name) for name in _WITHIN_GIT]
             elif entry.is_dir(follow_symlinks=False) and (not is_git or entry.name in _WITHIN_GIT):
@@ -301,7 +305,7 @@ class Removed:
 
     path: str | None
     branch: str | None
-    kept: list[Kept]
+    kept: list[KeptCommit]
     reason: str | None = None
 
 
@@ -380,13 +384,13 @@ class Removal:
             for repository in repositories_within(tree, inner):
                 unpushed_of(repository)
 
-    def _within(self, tree: Tree) -> list[Tree]:
+    def _within(self, tree: LinkedTree) -> list[LinkedTree]:
         """Return the work trees in the folder of a tree, the innermost first."""
         within = trees_within(tree, self._trees.read())
         return sorted(within, key=lambda other: -len(other.path))
 
     def _lost_within(
-        self, task: str, tree: Tree, inner: list[Tree], keeps_files: bool
+        self, task: str, tree: LinkedTree, inner: list[LinkedTree], keeps_files: bool
     ) -> list[str]:
         """Return the commits that would be lost with what lies in the folder of a tree.
 
@@ -408,7 +412,7 @@ class Removal:
                 lost += commits
         return lost
 
-    def _files(self, task: str, tree: Tree, keeps_files: bool) -> list[str]:
+    def _files(self, task: str, tree: LinkedTree, keeps_files: bool) -> list[str]:
         """Return the commit that has what is not committed, if something is.
 
         Raises:
@@ -422,7 +426,7 @@ class Removal:
         head = _refuse_dirt(tree, read_state(tree), keeps_files)
         return [] if head is None else [self._rescue.files_of(task, tree, head)]
 
-    def _refuse_use(self, tree: Tree) -> None:
+    def _refuse_use(self, tree: LinkedTree) -> None:
         """Refuse a tree that a git works in, or that has a bus or unpushed commits of its own."""
         if os.path.lexists(lock := os.path.join(tree.admin, "index.lock")):
             raise Refused(
@@ -436,7 +440,7 @@ class Removal:
         _refuse_unpushed_submodules(tree)
 
     def _remove_tree(
-        self, task: str, tree: Tree, inner: list[Tree], files: list[str], task_lock: int
+        self, task: str, tree: LinkedTree, inner: list[LinkedTree], files: list[str], task_lock: int
     ) -> None:
         """Remove a tree, all of which is committed or kept, and first those within it."""
         with self._trees.locks.of_all() as list_lock:
@@ -452,7 +456,7 @@ class Removal:
             command = ("worktree", "remove", *force, tree.path)
             self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
 
-    def _refuse_changed(self, task: str, tree: Tree, commit: str) -> None:
+    def _refuse_changed(self, task: str, tree: LinkedTree, commit: str) -> None:
         """Refuse to delete files that are others by now than those that were kept."""
         now = self._rescue.files_of(task, tree, f"{commit}^")
         trees = [f"{state}^{{tree}}" for state in (commit, now)]
@@ -460,7 +464,7 @@ class Removal:
             raise Refused(f"somebody is at work in {tree.path}: its files changed meanwhile")
 
     def _remove_branch(
-        self, task: str, branch: str, landed: Collection[str], rescued: list[Kept]
+        self, task: str, branch: str, landed: Collection[str], rescued: list[KeptCommit]
     ) -> str | None:
         """Delete a branch if it still is where it was looked at; return why it stays, or None."""
         ref = self.place.branch_ref(branch)
@@ -478,7 +482,7 @@ class Removal:
             self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
 
-    def _let_go(self, task: str, landed: Collection[str]) -> list[Kept]:
+    def _let_go(self, task: str, landed: Collection[str]) -> list[KeptCommit]:
         """Delete the refs of heads that were done, which are kept where they would be lost."""
         done = self._done.of_task(task)
         commits = [head.commit for head in done]
@@ -487,7 +491,7 @@ class Removal:
         return rescued
 
 
-def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:
+def _refuse_dirt(tree: LinkedTree, state: TreeState, keeps_files: bool) -> str | None:
     """Return the head of a tree whose files can be kept; None where all is committed.
 
     Raises:
@@ -503,12 +507,12 @@ def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:
     return state.head
 
 
-def is_begun(tree: Tree) -> bool:
+def is_begun(tree: LinkedTree) -> bool:
     """Whether the making of a tree was cut off before it had files: nobody was given it."""
     return not tree.is_made and not os.path.exists(os.path.join(tree.admin, "index"))
 
 
-def _needs_force(tree: Tree) -> bool:
+def _needs_force(tree: LinkedTree) -> bool:
     """Whether git would refuse to remove a tree that has nothing to lose.
 
     Raises:
@@ -524,7 +528,7 @@ def _needs_force(tree: Tree) -> bool:
     return True
 
 
-def _refuse_unpushed_submodules(tree: Tree) -> None:
+def _refuse_unpushed_submodules(tree: LinkedTree) -> None:
     """Refuse a tree with submodules that have commits which no remote has.
 
     Git keeps their repositories in its folder of the tree, which goes with it, or in the tree.
@@ -538,7 +542,7 @@ def _refuse_unpushed_submodules(tree: Tree) -> None:
         _refuse_unpushed(sealed_around(os.path.join(tree.path, name)), name, tree)
 
 
-def _refuse_unpushed(git: SealedRepository, name: str, tree: Tree) -> None:
+def _refuse_unpushed(git: SealedRepository, name: str, tree: LinkedTree) -> None:
     if tips_on_no_remote(git):
         raise Refused(
             f"submodule {shown(name)} of {tree.path} has commits that no remote has; push them"

@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
     from ..repository import Repository
-    from .tree_list import Tree
+    from .tree_list import LinkedTree
 
 #: Where the refs are.
 RESCUED = "refs/ackbus/rescue"
@@ -58,7 +58,7 @@ OPERATION_FILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptCommit:
     """A ref that keeps a commit.
 
     Attributes:
@@ -77,17 +77,17 @@ class Rescue:
         place: the repository.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RepositoryPlace) -> None:
         self._place = place
 
-    def kept(self, task: str | None = None) -> list[Kept]:
+    def kept(self, task: str | None = None) -> list[KeptCommit]:
         """Return what is kept, of one task or of all."""
         below = RESCUED if task is None else f"{RESCUED}/{safe_name(task)}"
         lines = self._place.git.run("for-each-ref", "--format=%(refname) %(objectname)", below)
         pairs = (os.fsdecode(line).rsplit(" ", 1) for line in lines.splitlines())
-        return [Kept(ref, commit) for ref, commit in pairs]
+        return [KeptCommit(ref, commit) for ref, commit in pairs]
 
-    def keep(self, task: str, commits: Sequence[str]) -> list[Kept]:
+    def keep(self, task: str, commits: Sequence[str]) -> list[KeptCommit]:
         """Keep commits of a task. Safe to repeat."""
         if len(commits) > _REFS_EACH:
             commits = [self._gather(task, commits)]
@@ -96,7 +96,7 @@ class Rescue:
             ref = f"{RESCUED}/{safe_name(task)}/{commit}"
             if self._place.git.commit(ref) != commit:
                 self._place.git.run("update-ref", ref, commit, NOTHING, limit_s=_LIMIT_S)
-            rescued.append(Kept(ref, commit))
+            rescued.append(KeptCommit(ref, commit))
         return rescued
 
     def _gather(self, task: str, commits: Sequence[str]) -> str:
@@ -153,7 +153,7 @@ class Rescue:
         log = os.path.join(self._place.common_dir, "logs", "refs", "heads", branch)
         return [*([head] if head else []), *history(log)]
 
-    def has_staged(self, tree: Tree) -> bool:
+    def has_staged(self, tree: LinkedTree) -> bool:
         """Whether the index of a tree differs from its head: also where its files are gone."""
         with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
             index = os.path.join(folder, "index")
@@ -163,7 +163,7 @@ class Rescue:
             return os.path.exists(os.path.join(tree.admin, "index"))
         return git.run("rev-parse", f"{tree.head}^{{tree}}").decode().strip() != staged
 
-    def files_of(self, task: str, tree: Tree, head: str) -> str:
+    def files_of(self, task: str, tree: LinkedTree, head: str) -> str:
         """Return a commit that has all files of a tree that are not ignored; the tree stays as is.
 
         Of files that a sparse checkout leaves out it has what the head has.
@@ -191,7 +191,7 @@ class Rescue:
             return _commit(git, files, parents, f"Files of task {task} that were not committed")
 
 
-def _leave_out(git: Repository, tree: Tree) -> None:
+def _leave_out(git: Repository, tree: LinkedTree) -> None:
     """Mark in an index the files that a sparse checkout leaves out: nobody has deleted them."""
     entries = repository_of(tree).run("ls-files", "-t", "-z").split(b"\0")
     left_out = [
@@ -282,21 +282,21 @@ class DoneHeads:
         place: the repository.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RepositoryPlace) -> None:
         self._git = place.git
 
-    def of_task(self, task: str) -> list[Kept]:
+    def of_task(self, task: str) -> list[KeptCommit]:
         """Return what is kept for a task."""
         below = f"{DONE}/{safe_name(task)}"
         lines = self._git.run("for-each-ref", "--format=%(refname) %(objectname)", below)
         pairs = (os.fsdecode(line).rsplit(" ", 1) for line in lines.splitlines())
-        return [Kept(ref, commit) for ref, commit in pairs]
+        return [KeptCommit(ref, commit) for ref, commit in pairs]
 
     def has(self, head: str) -> bool:
         """Whether the repository has a commit."""
         return self._git.commit(head) is not None
 
-    def keep(self, task: str, head: str) -> list[Kept]:
+    def keep(self, task: str, head: str) -> list[KeptCommit]:
         """Keep the head by which a task is about to be done. Safe to repeat.
 
         Returns:
@@ -332,7 +332,7 @@ class DoneHeads:
         """
         self._put(_ref_of(None, target, head), head)
 
-    def drop(self, heads: Iterable[Kept]) -> None:
+    def drop(self, heads: Iterable[KeptCommit]) -> None:
         """Delete refs. One that can't be deleted stays, for `bus task clean`."""
         for head in heads:
             with suppress(CommandFailed):  # it is gone, or a hook refuses that
@@ -349,7 +349,7 @@ class DoneHeads:
         refs = [_ref_of(task, target, head)]
         if task is None and target is not None:
             refs.append(_ref_of(None, None, head))
-        self.drop([Kept(ref, head) for ref in refs])
+        self.drop([KeptCommit(ref, head) for ref in refs])
 
     def _put(self, ref: str, head: str) -> None:
         if self._git.commit(ref) != head:

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
 
 # Names that come of a task's: of a folder, of a ref, and the mark of its tree.
 
@@ -246,7 +246,7 @@ _NOTE = "ackbus.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class TreeNote:
     """Our note about a tree of ours.
 
     Attributes:
@@ -265,7 +265,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class LinkedTree:
     """A linked work tree.
 
     Attributes:
@@ -282,7 +282,7 @@ class Tree:
     head: str | None
     branch: str | None
     lock: str | None
-    note: Note | None
+    note: TreeNote | None
 
     @property
     def is_ours(self) -> bool:
@@ -310,7 +310,7 @@ class Tree:
         return points_at(self.path, self.admin)
 
 
-def read_trees(place: Place) -> list[Tree]:
+def read_trees(place: RepositoryPlace) -> list[LinkedTree]:
     """Return the linked work trees of a repository, those included whose making was cut off."""
     admins = _admins(place.common_dir)
     raw = place.git.run("worktree", "list", "--porcelain", "-z")
@@ -323,16 +323,16 @@ def read_trees(place: Place) -> list[Tree]:
     return trees
 
 
-def checked_out_at(place: Place, branch: str, trees: list[Tree]) -> str | None:
+def checked_out_at(place: RepositoryPlace, branch: str, trees: list[LinkedTree]) -> str | None:
     """Return the work tree that a branch is checked out in, or None; the main one counts."""
     if not place.is_bare and place.default_branch() == branch:
         return place.main
     return next((tree.path for tree in trees if tree.branch == branch), None)
 
 
-def _tree(fields: dict[str, str], admin: str) -> Tree:
+def _tree(fields: dict[str, str], admin: str) -> LinkedTree:
     head = fields.get("HEAD", "")
-    return Tree(
+    return LinkedTree(
         path=fields["worktree"],
         admin=admin,
         head=head if head.strip("0") else None,
@@ -393,10 +393,10 @@ def _read_path(file: str, relative_to: str) -> str:
     return os.path.normpath(os.path.join(relative_to, text))
 
 
-def read_note(admin: str) -> Note | None:
+def read_note(admin: str) -> TreeNote | None:
     """Return what is noted about a tree; None where nothing is, or nothing that we wrote."""
     try:
-        note = Note(**json.loads(read_small(os.path.join(admin, _NOTE))))
+        note = TreeNote(**json.loads(read_small(os.path.join(admin, _NOTE))))
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
     texts = (note.task, note.branch, note.base)
@@ -404,9 +404,9 @@ def read_note(admin: str) -> Note | None:
     return note if is_of_ours else None
 
 
-def write_note(admin: str, note: Note) -> None:
+def write_note(admin: str, note: TreeNote) -> None:
     """Note something about a tree."""
-    fields = {name: getattr(note, name) for name in Note.__slots__}
+    fields = {name: getattr(note, name) for name in TreeNote.__slots__}
     replace_text(os.path.join(admin, _NOTE), json.dumps(fields) + "\n", 0o644)
 
 
@@ -417,7 +417,7 @@ _BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class DiskUsage:
     """The room that work trees take.
 
     Attributes:
@@ -429,11 +429,11 @@ class Usage:
     bytes: int
 
 
-def usage_of(trees: list[Tree]) -> Usage:
+def usage_of(trees: list[LinkedTree]) -> DiskUsage:
     """Return the room that trees take; a file with several names counts once."""
     counted: set[tuple[int, int]] = set()
     taken = sum(_bytes_below(tree.path, counted) for tree in trees)
-    return Usage(len(trees), taken)
+    return DiskUsage(len(trees), taken)
 
 
 def _bytes_below(folder: str, counted: set[tuple[int, int]]) -> int:

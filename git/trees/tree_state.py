@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
     from ..repository import Repository
-    from .tree_list import Tree
+    from .tree_list import LinkedTree
     from .work_trees import WorkTrees
 
 #: Files that git keeps in its folder of a tree while an operation is under way, and which one.
@@ -90,7 +90,7 @@ def _plain(file: str) -> str:
     return file if file.isprintable() and " " not in file else repr(file)
 
 
-def repository_of(tree: Tree, extra: dict[str, str | None] | None = None) -> Repository:
+def repository_of(tree: LinkedTree, extra: dict[str, str | None] | None = None) -> Repository:
     """Return git in a work tree, with the repository that lists the tree.
 
     The `.git` in the tree says nothing here: whoever works there may have put another in its place.
@@ -100,7 +100,7 @@ def repository_of(tree: Tree, extra: dict[str, str | None] | None = None) -> Rep
     )
 
 
-def read_state(tree: Tree, base: str | None = None) -> TreeState:
+def read_state(tree: LinkedTree, base: str | None = None) -> TreeState:
     """Return the state of a work tree; nothing is changed there.
 
     What is configured in a repository that lies in the tree by itself is not run.
@@ -119,7 +119,7 @@ def read_state(tree: Tree, base: str | None = None) -> TreeState:
     return replace(state, changed=[*state.changed, *dirty])
 
 
-def _is_dirty(tree: Tree, name: str) -> bool:
+def _is_dirty(tree: LinkedTree, name: str) -> bool:
     """Whether a repository by itself has something that is not committed, by a sealed view."""
     path = os.path.join(tree.path, name)
     git_dir = os.path.realpath(_git_dir_in(path) or os.path.join(path, ".git"))
@@ -127,7 +127,7 @@ def _is_dirty(tree: Tree, name: str) -> bool:
     return bool(sealed_tree(git_dir, git_dir, path).run("status", *options))
 
 
-def look_at_state(common_dir: str, tree: Tree, base: str | None = None) -> TreeState:
+def look_at_state(common_dir: str, tree: LinkedTree, base: str | None = None) -> TreeState:
     """Return the state of a work tree, as `read_state` does, and run nothing of the repository.
 
     A file with a filter of the repository counts as changed where git would store it otherwise. In
@@ -170,7 +170,7 @@ def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> Tree
     )
 
 
-def embedded_in(tree: Tree) -> list[str]:
+def embedded_in(tree: LinkedTree) -> list[str]:
     """Return the folders of a work tree that are repositories by themselves, and in its index.
 
     Git has only the id of their commit. The commit itself is in the folder, and goes with it; or in
@@ -200,7 +200,7 @@ def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
         git.run("update-index", "--", *embedded, limit_s=limit_s)
 
 
-def _is_by_itself(tree: Tree, path: str) -> bool:
+def _is_by_itself(tree: LinkedTree, path: str) -> bool:
     if not os.path.lexists(os.path.join(path, ".git")):
         return False
     git_dir = _git_dir_in(path)
@@ -264,7 +264,7 @@ PATIENT = (
 _NO_HEAD = "ref: refs/heads/.invalid"
 
 
-def mend(tree: Tree, base: str, limit_s: float) -> None:
+def mend(tree: LinkedTree, base: str, limit_s: float) -> None:
     """Give a tree all that git needs there; the caller holds its locks.
 
     Args:
@@ -291,7 +291,7 @@ def mend(tree: Tree, base: str, limit_s: float) -> None:
         repository_of(tree).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
 
 
-def complete_begun(place: Place) -> None:
+def complete_begun(place: RepositoryPlace) -> None:
     """Complete the files that a killed git had begun to write for trees of ours.
 
     The caller holds the lock of all trees. With one of these empty, git lists no tree at all.
@@ -306,7 +306,7 @@ def complete_begun(place: Place) -> None:
             _write_missing(os.path.join(admin, "HEAD"), _NO_HEAD)
 
 
-def drop_stubs(place: Place, task: str) -> None:
+def drop_stubs(place: RepositoryPlace, task: str) -> None:
     """Remove folders of git's that a kill left before they had a path; the caller holds all locks.
 
     They have no files but the lock, with which git keeps them for good.
@@ -320,7 +320,7 @@ def drop_stubs(place: Place, task: str) -> None:
                 os.rmdir(admin)
 
 
-def drop_stump(place: Place, path: str) -> None:
+def drop_stump(place: RepositoryPlace, path: str) -> None:
     """Empty a folder of a tree that has nothing but a `.git`, whose folder of git's is gone.
 
     A git that fails removes that folder first, and may be killed before the other.
@@ -335,7 +335,7 @@ def drop_stump(place: Place, path: str) -> None:
             os.unlink(dot_git)
 
 
-def drop_dead_locks(tree: Tree) -> None:
+def drop_dead_locks(tree: LinkedTree) -> None:
     """Remove locks of git in an unfinished tree; the caller holds the lock of its task.
 
     No git but ours has been there, and each of ours has the task's lock as long as it runs. A lock
@@ -347,7 +347,7 @@ def drop_dead_locks(tree: Tree) -> None:
                 os.unlink(os.path.join(tree.admin, name))
 
 
-def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
+def drop_dead_branch_lock(place: RepositoryPlace, ref: str, base: str) -> bool:
     """Remove the lock of a branch that a killed making left; say whether there was one.
 
     It is for a branch that is not there yet, has at most the commit that we give it, and is older
@@ -431,7 +431,7 @@ def _stubs(common_dir: str) -> Iterator[Leftover]:
             yield Leftover("stub", admin, says)
 
 
-def _check_trees(trees: WorkTrees, listed: list[Tree]) -> Iterator[Leftover]:
+def _check_trees(trees: WorkTrees, listed: list[LinkedTree]) -> Iterator[Leftover]:
     for tree in listed:
         reason = tree.lock or ""
         if is_check(reason) and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
@@ -439,7 +439,7 @@ def _check_trees(trees: WorkTrees, listed: list[Tree]) -> Iterator[Leftover]:
             yield Leftover("check", tree.path, says)
 
 
-def _of_tree(tree: Tree) -> Iterator[Leftover]:
+def _of_tree(tree: LinkedTree) -> Iterator[Leftover]:
     task = tree.note.task if tree.note else None
     if not tree.is_ours:
         if (pid := _dead_process(tree.lock)) is not None:

@@ -17,16 +17,16 @@ from functools import partial
 
 from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
-from ..branches.repositories import NOTHING, Place, repository_at
+from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
 from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime
 from ..text_file import is_missing, replace_text
 from .tree_list import (
     WAIT_S,
+    LinkedTree,
     NameTaken,
-    Note,
-    Tree,
     TreeLocks,
+    TreeNote,
     admin_of,
     checked_out_at,
     mark_of,
@@ -190,9 +190,9 @@ class NewTree:
     bus: str | None = None
     stop: StopSwitch | None = None
 
-    def note(self, *, is_made: bool) -> Note:
+    def note(self, *, is_made: bool) -> TreeNote:
         """Return what is noted about it."""
-        return Note(self.task, self.branch, self.base, is_made, self.bus)
+        return TreeNote(self.task, self.branch, self.base, is_made, self.bus)
 
 
 class WorkTrees:
@@ -209,7 +209,9 @@ class WorkTrees:
         locks: its locks.
     """
 
-    def __init__(self, place: Place, wait_s: float = WAIT_S, *, is_looking: bool = False) -> None:
+    def __init__(
+        self, place: RepositoryPlace, wait_s: float = WAIT_S, *, is_looking: bool = False
+    ) -> None:
         self.place = place
         self.is_looking = is_looking
         self.locks = TreeLocks(place.common_dir, wait_s, is_looking=is_looking)
@@ -226,7 +228,7 @@ class WorkTrees:
         """Return where the tree of a task is made unless told otherwise."""
         return os.path.join(self.folder, safe_name(task))
 
-    def read(self) -> list[Tree]:
+    def read(self) -> list[LinkedTree]:
         """Return the linked trees of the repository, those of others included.
 
         Git can't list them while one is being added.
@@ -234,20 +236,20 @@ class WorkTrees:
         with self.locks.of_all():
             return self._read_held()
 
-    def _read_held(self) -> list[Tree]:
+    def _read_held(self) -> list[LinkedTree]:
         if not self.is_looking:
             complete_begun(self.place)
         return read_trees(self.place)
 
-    def all(self) -> list[Tree]:
+    def all(self) -> list[LinkedTree]:
         """Return the trees of all tasks, unfinished ones included."""
         return [tree for tree in self.read() if tree.is_ours]
 
-    def of(self, task: str) -> Tree | None:
+    def of(self, task: str) -> LinkedTree | None:
         """Return the tree of a task, or None."""
         return next((tree for tree in self.read() if tree.is_of(task)), None)
 
-    def make(self, new: NewTree) -> Tree:
+    def make(self, new: NewTree) -> LinkedTree:
         """Make the tree and the branch of a task. Safe to repeat: it is mended, or left as it is.
 
         Raises:
@@ -270,7 +272,7 @@ class WorkTrees:
         assert made_tree is not None, new.task
         return made_tree
 
-    def _claim(self, new: NewTree, task_lock: int) -> Tree:
+    def _claim(self, new: NewTree, task_lock: int) -> LinkedTree:
         """Return the task's tree, known to git and on its branch."""
         with self.locks.of_all() as list_lock:
             trees = self._read_held()
@@ -291,7 +293,7 @@ class WorkTrees:
                 write_note(tree.admin, new.note(is_made=False))
         return tree
 
-    def _add(self, new: NewTree, trees: list[Tree], locks: tuple[int, ...]) -> Tree:
+    def _add(self, new: NewTree, trees: list[LinkedTree], locks: tuple[int, ...]) -> LinkedTree:
         folder, name = os.path.split(new.path or self.path_of(new.task))
         path = os.path.join(os.path.realpath(folder), name)
         drop_stump(self.place, path)
@@ -306,9 +308,11 @@ class WorkTrees:
         command = (*_PATIENT, "worktree", "add", *options, path, start)
         self.place.git.run(*command, limit_s=new.limit_s, pass_fds=locks)
         admin = admin_of(path)
-        return Tree(path, admin, start, None, mark_of(new.task), None)
+        return LinkedTree(path, admin, start, None, mark_of(new.task), None)
 
-    def _refuse_taken(self, new: NewTree, head: str | None, path: str, trees: list[Tree]) -> None:
+    def _refuse_taken(
+        self, new: NewTree, head: str | None, path: str, trees: list[LinkedTree]
+    ) -> None:
         """Refuse what is somebody else's, and what git refuses, before anything is made."""
         if head is not None and not new.is_known:
             raise NameTaken(
@@ -364,7 +368,7 @@ class WorkTrees:
                 return
             raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
 
-    def _refuse_too_many(self, own: list[Tree]) -> None:
+    def _refuse_too_many(self, own: list[LinkedTree]) -> None:
         """Refuse another tree where those of tasks are as many, or as large, as they may be."""
         most = self._limit(LIMIT_SETTING)
         if len(own) >= (MAX_TREES if most is None else most):
@@ -412,10 +416,10 @@ class WorkTrees:
                 f" with 'git config {FOLDER_SETTING} FOLDER'"
             ) from error
 
-    def _lock(self, tree: Tree, task: str) -> None:
+    def _lock(self, tree: LinkedTree, task: str) -> None:
         self.place.git.run("worktree", "lock", "--reason", mark_of(task), tree.path)
 
-    def _attach(self, tree: Tree, new: NewTree) -> None:
+    def _attach(self, tree: LinkedTree, new: NewTree) -> None:
         """Put a new tree on its branch: first its head, which claims the name, then the branch."""
         there = self._head_of_branch(new)
         is_own = new.is_known or (tree.branch == new.branch and there == new.base)
@@ -428,7 +432,7 @@ class WorkTrees:
             return
         self._create(git, new, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
 
-    def _fill(self, tree: Tree, new: NewTree, task_lock: int) -> None:
+    def _fill(self, tree: LinkedTree, new: NewTree, task_lock: int) -> None:
         """Take the steps that a user's programs may have a part in."""
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")

@@ -19,7 +19,7 @@ from ...bus.bus import Bus
 from ...bus.signing import sign_only_for
 from ...schema.errors import InvalidInput
 from ..problems import refusal
-from .table import Door, Row
+from .table import AccessRule, AccessTable
 from .tokens import LOCAL, Principal, Tokens, TooManyRequests, Unauthorized
 
 # A guard against requests that pages of other sites make without the user's knowledge.
@@ -223,7 +223,7 @@ def known(connection: HTTPConnection) -> Principal:
     return principal
 
 
-def allowed(connection: HTTPConnection, row: Row) -> Principal:
+def allowed(connection: HTTPConnection, row: AccessRule) -> Principal:
     """Return the principal of a request to an operation, which may sign for its agent alone.
 
     Raises:
@@ -236,7 +236,7 @@ def allowed(connection: HTTPConnection, row: Row) -> Principal:
     return principal
 
 
-def still_allowed(connection: HTTPConnection, row: Row) -> bool:
+def still_allowed(connection: HTTPConnection, row: AccessRule) -> bool:
     """Whether a stream that a request began may go on: its token is still valid, and has all."""
     access: Doorkeeper = connection.app.state.access
     try:
@@ -252,7 +252,7 @@ class _Needed(SecurityBase):
     scheme_name = "token"
     model = HTTPBearer(description="Made by `bus token create`. A bus without tokens needs none.")
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: AccessRule) -> None:
         self._row = row
 
     async def __call__(self, request: Request) -> Principal:
@@ -267,7 +267,7 @@ class GuardedRouter(APIRouter):
         options: as for any router.
     """
 
-    def __init__(self, door: Door, **options: Any) -> None:
+    def __init__(self, door: AccessTable, **options: Any) -> None:
         super().__init__(**options)
         self._door = door
 

@@ -16,7 +16,7 @@ from .tokens import Scope
 # The form of a row in the table of the doors.
 
 
-class Names(StrEnum):
+class ActsAs(StrEnum):
     """The name under which an operation acts. A token that is bound to an agent has that alone."""
 
     NONE = "the request names no agent"
@@ -24,7 +24,7 @@ class Names(StrEnum):
     HOLDER = "as the agent that has the job or the lease; a bound token has to be it"
 
 
-class Also(StrEnum):
+class FurtherDemand(StrEnum):
     """A further demand of an operation, by what the request is about."""
 
     NOTHING = "nothing"
@@ -37,7 +37,7 @@ class Also(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AccessRule:
     """The demands of one operation on the client that shows a token.
 
     Attributes:
@@ -49,47 +49,47 @@ class Row:
     """
 
     scopes: frozenset[Scope] | None
-    names: Names = Names.NONE
-    also: Also = Also.NOTHING
+    names: ActsAs = ActsAs.NONE
+    also: FurtherDemand = FurtherDemand.NOTHING
     under_claim: Scope | None = None
 
 
 #: The operations of one door: `METHOD /path`, `WS /path`, or the name of a tool or a resource.
-Door = Mapping[str, Row]
+AccessTable = Mapping[str, AccessRule]
 
 
 def needs_all(
     *scopes: Scope,
-    names: Names = Names.NONE,
-    also: Also = Also.NOTHING,
+    names: ActsAs = ActsAs.NONE,
+    also: FurtherDemand = FurtherDemand.NOTHING,
     under_claim: Scope | None = None,
-) -> Row:
+) -> AccessRule:
     """Return the row of an operation that needs a token with all these scopes."""
-    return Row(frozenset(scopes), names, also, under_claim)
+    return AccessRule(frozenset(scopes), names, also, under_claim)
 
 
 #: The row of an operation that needs no token.
-OPEN = Row(None)
+OPEN = AccessRule(None)
 
 _READ, _WRITE = Scope.MESSAGES_RO, Scope.MESSAGES_RW
 _FACTS, _WORK = Scope.WORK_RO, Scope.WORK_RW
 _TASKS, _ADMIN = Scope.TASKS_RW, Scope.ADMIN
-_ANY, _HOLDER = Names.ANY, Names.HOLDER
+_ANY, _HOLDER = ActsAs.ANY, ActsAs.HOLDER
 
 #: The rows that many operations have: reading what was written, and facts of queues.
 _READS, _SEES = needs_all(_READ), needs_all(_FACTS)
 _SEES_BODIES = needs_all(_FACTS, _READ)
 _READS_OWN, _WRITES = needs_all(_READ, names=_ANY), needs_all(_WRITE, names=_ANY)
-_SENDS = needs_all(_WRITE, names=_ANY, also=Also.SENT)
-_MANAGES = needs_all(_WORK, also=Also.FILLED)
-_ENDS = needs_all(_WORK, names=_HOLDER, also=Also.TAKEN)
+_SENDS = needs_all(_WRITE, names=_ANY, also=FurtherDemand.SENT)
+_MANAGES = needs_all(_WORK, also=FurtherDemand.FILLED)
+_ENDS = needs_all(_WORK, names=_HOLDER, also=FurtherDemand.TAKEN)
 _RESERVES, _KEEPS = needs_all(_WORK, names=_ANY), needs_all(_WORK, names=_HOLDER)
-_LEASES = needs_all(_WORK, names=_ANY, also=Also.LEASED)
-_KEEPS_LEASE = needs_all(_WORK, names=_HOLDER, also=Also.LEASED)
+_LEASES = needs_all(_WORK, names=_ANY, also=FurtherDemand.LEASED)
+_KEEPS_LEASE = needs_all(_WORK, names=_HOLDER, also=FurtherDemand.LEASED)
 _ADMINISTERS = needs_all(_ADMIN)
 
 #: `bus serve`: the API, its streams, the page and the metrics.
-SERVER: Door = {
+SERVER: AccessTable = {
     "GET /": OPEN,
     "GET /page/{name}": OPEN,
     "GET /page/bus": OPEN,
@@ -126,7 +126,7 @@ SERVER: Door = {
     "GET /v1/dead-letters/{queue}/{seq}": _SEES_BODIES,
     "POST /v1/dead-letters/{queue}/requeue": _MANAGES,
     "POST /v1/dead-letters/{queue}/drop": _MANAGES,
-    "POST /v1/queues/{queue}/claims": needs_all(_WORK, names=_ANY, also=Also.TAKEN),
+    "POST /v1/queues/{queue}/claims": needs_all(_WORK, names=_ANY, also=FurtherDemand.TAKEN),
     "GET /v1/claims/{token}": _SEES_BODIES,
     "POST /v1/claims/{token}/renew": _ENDS,
     "POST /v1/claims/{token}/complete": _ENDS,
@@ -134,7 +134,7 @@ SERVER: Door = {
     "POST /v1/claims/{token}/release": _ENDS,
     "GET /v1/queues": _SEES,
     "GET /v1/queues/{queue}": _SEES,
-    "PUT /v1/queues/{queue}": needs_all(_WORK, _READ, names=_ANY, also=Also.FILLED),
+    "PUT /v1/queues/{queue}": needs_all(_WORK, _READ, names=_ANY, also=FurtherDemand.FILLED),
     "PATCH /v1/queues/{queue}": _ADMINISTERS,
     "POST /v1/queues/{queue}/pause": _MANAGES,
     "POST /v1/queues/{queue}/resume": _MANAGES,
@@ -167,7 +167,7 @@ SERVER: Door = {
 }
 
 #: The tools and resources of MCP over HTTP; over stdio they have the rights of their user.
-TOOLS: Door = {
+TOOLS: AccessTable = {
     "bus_join": _WRITES,
     "bus_send": _SENDS,
     "bus_inbox": _WRITES,
@@ -180,8 +180,8 @@ TOOLS: Door = {
     "bus_check": _READS_OWN,
     "bus_request": _SENDS,
     "bus_reserve": _RESERVES,
-    "bus_task": needs_all(_WORK, _WRITE, names=_ANY, also=Also.DECIDED),
-    "bus_claim": needs_all(_WORK, names=_ANY, also=Also.TAKEN),
+    "bus_task": needs_all(_WORK, _WRITE, names=_ANY, also=FurtherDemand.DECIDED),
+    "bus_claim": needs_all(_WORK, names=_ANY, also=FurtherDemand.TAKEN),
     "bus_finish": _ENDS,
     "bus://agents": _READS,
     "bus://inbox/{agent}": _READS_OWN,
@@ -191,7 +191,7 @@ TOOLS: Door = {
 _FILES_REQUEST, _LANDS = needs_all(_TASKS, names=_ANY), needs_all(_WORK, _TASKS, names=_ANY)
 
 #: `bus serve --pushpals`.
-PUSHPALS: Door = {
+PUSHPALS: AccessTable = {
     "POST /message": needs_all(_WRITE, _TASKS),
     "POST /requests/enqueue": _FILES_REQUEST,
     "POST /requests/claim": _RESERVES,
@@ -222,7 +222,7 @@ PUSHPALS: Door = {
     "GET /autonomy/state": _SEES_BODIES,
     "POST /sessions": needs_all(_WRITE),
     "POST /sessions/{id}/message": needs_all(_WRITE),
-    "POST /sessions/{id}/command": needs_all(_WRITE, names=_ANY, also=Also.DECIDED),
+    "POST /sessions/{id}/command": needs_all(_WRITE, names=_ANY, also=FurtherDemand.DECIDED),
     "POST /approvals/{id}": needs_all(_TASKS),
     "GET /sessions/{id}/events": _READS,
     "WS /sessions/{id}/ws": _READS,
@@ -231,7 +231,7 @@ PUSHPALS: Door = {
 _RUNS, _SEES_JOBS = needs_all(Scope.PLUGIN_RW), needs_all(Scope.JOBS_RO)
 
 #: The API of `bus automation start`, for tokens of its configuration and of its bus.
-AUTOMATION: Door = {
+AUTOMATION: AccessTable = {
     "GET /": OPEN,
     "GET /healthz": OPEN,
     "HEAD /healthz": OPEN,
@@ -241,7 +241,7 @@ AUTOMATION: Door = {
     "GET /skills": OPEN,
     "GET /plugin/{plugin}": needs_all(Scope.PLUGIN_RO),
     "GET /plugin/{plugin}/openapi.json": OPEN,
-    "POST /plugin/{plugin}/{command}": needs_all(Scope.PLUGIN_RO, also=Also.COMMANDED),
+    "POST /plugin/{plugin}/{command}": needs_all(Scope.PLUGIN_RO, also=FurtherDemand.COMMANDED),
     "POST /pipeline/{pipeline}": _RUNS,
     "GET /job/{job_id}": _SEES_JOBS,
     "GET /job/{job_id}/tree": _SEES_JOBS,

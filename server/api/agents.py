@@ -15,7 +15,7 @@ from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
 from ..access.access import TheClient
-from ..records import Given
+from ..records import RequestBody
 from .common import AgentName, QueueStatsRecord, TheBus, new_router, problems
 
 router = new_router("agents")
@@ -43,7 +43,7 @@ class AgentList(BaseModel):
     agents: list[AgentRecord]
 
 
-class BeatGiven(Given):
+class HeartbeatBody(RequestBody):
     """A heartbeat of an agent."""
 
     status: str = Field("idle", min_length=1, max_length=64, description="idle, working, …")
@@ -87,7 +87,7 @@ def list_agents(bus: TheBus) -> AgentList:
 
 
 @router.post("/agents/{agent:path}/heartbeat", status_code=204, responses=problems())
-def beat_heart(agent: AgentName, beat: BeatGiven, bus: TheBus, writer: TheClient) -> None:
+def beat_heart(agent: AgentName, beat: HeartbeatBody, bus: TheBus, writer: TheClient) -> None:
     """Record one heartbeat of an agent; repeat it every 10 s. `stopped` announces the end."""
     bus.heartbeats.beat(
         writer.act_as(agent),

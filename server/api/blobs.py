@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...blobs.store import BlobStore
 from ...schema.errors import InvalidInput
-from ..listening import Patience
+from ..listening import ClientTimeouts
 from ..waiting import in_thread, until_gone
 from .common import TheBus, has_tag, new_router, next_piece, problems
 
@@ -76,7 +76,7 @@ class _Incoming(RawIOBase):
 
     def __init__(self, request: Request) -> None:
         self._chunks = request.stream()
-        self._patience: Patience = request.app.state.patience
+        self._patience: ClientTimeouts = request.app.state.patience
 
     def read(self, size: int = -1) -> bytes:
         """Return the next piece; empty at the end."""
@@ -166,7 +166,7 @@ class _Outgoing:
     """A response's body, for a thread that writes it."""
 
     def __init__(
-        self, send: Send, status: int, headers: list[tuple[bytes, bytes]], patience: Patience
+        self, send: Send, status: int, headers: list[tuple[bytes, bytes]], patience: ClientTimeouts
     ) -> None:
         self._send = send
         self._patience = patience

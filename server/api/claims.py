@@ -28,18 +28,18 @@ from ..access.tokens import Principal
 from ..records import (
     MAX_NAMED,
     OR_BOUND,
-    Given,
-    Key,
+    IdempotencyKey,
     Name,
     ReceiptRecord,
-    ReplyGiven,
+    ReplyBody,
+    RequestBody,
     reply_drafts,
 )
 from ..waiting import in_thread
 from .common import (
+    AttemptRecord,
     ClaimedList,
     ClaimInFull,
-    ClaimRecord,
     QueueName,
     TheBus,
     TheKey,
@@ -57,11 +57,11 @@ LeaseS = Annotated[
 ]
 ClaimToken = Annotated[int, Path(ge=1, le=MAX_SEQ, description="The token of a claim.")]
 Replies = Annotated[
-    list[ReplyGiven], Field(max_length=MAX_NAMED, description="Published in the same transaction.")
+    list[ReplyBody], Field(max_length=MAX_NAMED, description="Published in the same transaction.")
 ]
 
 
-class ClaimGiven(Given):
+class ClaimBody(RequestBody):
     """A wish for jobs: the worker, and how many at most."""
 
     worker: Name = Field(description="The process or thread that takes the job.")
@@ -72,20 +72,20 @@ class ClaimGiven(Given):
     lease_s: LeaseS = DEFAULT_LEASE_S
 
 
-class RenewalGiven(Given):
+class ClaimRenewalBody(RequestBody):
     """The new lease of a claim."""
 
     lease_s: LeaseS = DEFAULT_LEASE_S
 
 
-class ResultGiven(Given):
+class ClaimResultBody(RequestBody):
     """The result of a completed claim."""
 
     result: Any = Field(None, description="Kept on the claim, up to 65,536 characters.")
     replies: Replies = Field([])
 
 
-class FailedGiven(Given):
+class ClaimFailureBody(RequestBody):
     """Why the work failed."""
 
     error: str = Field(max_length=65_536, description="In one line, for people.")
@@ -95,7 +95,7 @@ class FailedGiven(Given):
     replies: Replies = Field([], description="Published if the job is over by this.")
 
 
-class HandedBack(Given):
+class ClaimReleaseBody(RequestBody):
     """Why a job is handed back."""
 
     why: str = Field("handed back by its worker", max_length=2000)
@@ -110,7 +110,7 @@ class EndRecord(BaseModel):
 @router.post("/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(409))
 async def claim_jobs(
     queue: QueueName,
-    options: ClaimGiven,
+    options: ClaimBody,
     bus: TheBus,
     waiter: TheWaiter,
     worker: TheClient,
@@ -168,12 +168,12 @@ def show_claim(token: ClaimToken, bus: TheBus, reader: TheClient) -> Response:
 
 @router.post(
     "/claims/{token}/renew",
-    response_model=ClaimRecord,
+    response_model=AttemptRecord,
     response_model_exclude_unset=True,
     responses=problems(409),
 )
 def renew_claim(
-    token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: TheClient
+    token: ClaimToken, renewal: ClaimRenewalBody, bus: TheBus, worker: TheClient
 ) -> dict[str, object]:
     """Extend a claim to `lease_s` from now. Safe to repeat. A lost claim is a conflict."""
     queue, claim = _held(bus, token, worker)
@@ -186,7 +186,7 @@ def renew_claim(
 @router.post("/claims/{token}/complete", responses=problems(409, 413))
 def complete_claim(
     token: ClaimToken,
-    result: ResultGiven,
+    result: ClaimResultBody,
     bus: TheBus,
     worker: TheClient,
     trace: TheTrace,
@@ -205,7 +205,7 @@ def complete_claim(
 @router.post("/claims/{token}/fail", responses=problems(409, 413))
 def fail_claim(
     token: ClaimToken,
-    failed: FailedGiven,
+    failed: ClaimFailureBody,
     bus: TheBus,
     worker: TheClient,
     trace: TheTrace,
@@ -222,7 +222,9 @@ def fail_claim(
 
 
 @router.post("/claims/{token}/release", status_code=204, responses=problems(409))
-def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: TheClient) -> None:
+def release_claim(
+    token: ClaimToken, back: ClaimReleaseBody, bus: TheBus, worker: TheClient
+) -> None:
     """Release a claim: its job can be claimed again at once, and the attempt does not count."""
     queue, claim = _held(bus, token, worker)
     queue.release(claim, back.why)
@@ -240,9 +242,9 @@ def _end(
     token: int,
     worker: Principal,
     outcome: Outcome,
-    replies: Sequence[ReplyGiven],
+    replies: Sequence[ReplyBody],
     trace: Mapping[str, str],
-    key: Key,
+    key: IdempotencyKey,
 ) -> EndRecord:
     queue, claim = _held(bus, token, worker)
     message: Message = claim.message

@@ -24,10 +24,10 @@ from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.names import MAX_SEQ
 from ..access.access import GuardedRouter, TheClient, known
-from ..access.table import SERVER, Door
+from ..access.table import SERVER, AccessTable
 from ..problems import documented
-from ..records import HEADER, Key, MessageRecord
-from ..waiting import Waiter, Waiting
+from ..records import HEADER, IdempotencyKey, MessageRecord
+from ..waiting import Waiter, WaitingClients
 
 #: How many records a page has, unless the client says so; and at most.
 PAGE, MAX_PAGE = 100, 1000
@@ -147,7 +147,7 @@ def _is_list(kind: object) -> bool:
     return get_origin(kind) is list or any(map(_is_list, get_args(kind)))
 
 
-def new_router(tag: str, prefix: str = "/v1", door: Door = SERVER) -> APIRouter:
+def new_router(tag: str, prefix: str = "/v1", door: AccessTable = SERVER) -> APIRouter:
     """Return a router for the operations of one group, which need what their table says."""
     return GuardedRouter(door, prefix=prefix, tags=[tag], route_class=_StrictRoute)
 
@@ -182,20 +182,20 @@ async def the_key(
             " same request under it publishes nothing twice.",
         ),
     ] = None,
-) -> Key:
+) -> IdempotencyKey:
     """Return the idempotency key of a request."""
-    return Key.parse(header, client.name)
+    return IdempotencyKey.parse(header, client.name)
 
 
 async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
     """Return the waiter of a request, which waits up to `wait_s` seconds."""
-    waiting: Waiting = request.app.state.waiting
+    waiting: WaitingClients = request.app.state.waiting
     return Waiter(waiting, request, wait_s)
 
 
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
-TheKey = Annotated[Key, Depends(the_key)]
+TheKey = Annotated[IdempotencyKey, Depends(the_key)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
@@ -351,7 +351,7 @@ class ActRecord(BaseModel):
     detail: str | None = None
 
 
-class ClaimRecord(BaseModel):
+class AttemptRecord(BaseModel):
     """An attempt at a job."""
 
     token: int = Field(description="Its identity: a later claim has a larger one.")
@@ -377,11 +377,11 @@ class JobInFull(JobRecord):
     """A job with its message, every attempt at it, and the acts of people on it."""
 
     message: MessageRecord
-    attempts: list[ClaimRecord]
+    attempts: list[AttemptRecord]
     acts: list[ActRecord]
 
 
-class ClaimInFull(ClaimRecord):
+class ClaimInFull(AttemptRecord):
     """A claim with its message."""
 
     message: MessageRecord

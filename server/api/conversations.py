@@ -20,14 +20,14 @@ from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request
 from ..access.access import TheClient
 from ..access.tokens import Principal, Scope
-from ..records import MessageGiven, MessagePage, MessageRecord, Name, ReceiptRecord, Type
+from ..records import MessageBody, MessagePage, MessageRecord, Name, ReceiptRecord, Type
 from ..waiting import in_thread
 from .common import (
     MAX_PAGE,
     PAGE,
     ActRecord,
     After,
-    ClaimRecord,
+    AttemptRecord,
     JobRecord,
     Limit,
     TheBus,
@@ -58,7 +58,7 @@ ReadBy = Annotated[
 ]
 
 
-class RequestGiven(MessageGiven):
+class NewRequestBody(MessageBody):
     """A message that asks for an answer."""
 
     success_type: Type | None = Field(None, description="Of the answer. Of `x.request`: `x.done`.")
@@ -85,7 +85,7 @@ class AnswerRecord(BaseModel):
 class WorkRecord(JobRecord):
     """A message's job in one queue, with every claim."""
 
-    claims: list[ClaimRecord] = Field(description="Every attempt, the first first.")
+    claims: list[AttemptRecord] = Field(description="Every attempt, the first first.")
     acts: list[ActRecord] = Field(description="The acts of people on it.")
 
 
@@ -205,7 +205,7 @@ def _work(work: Work, now_ms: int) -> dict[str, Any]:
     },
 )
 async def publish_request(
-    asked: RequestGiven,
+    asked: NewRequestBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,

@@ -24,10 +24,10 @@ from ...subscribers.overview.agents import agent_records
 from ..access.access import TheClient
 from ..records import (
     MAX_NAMED,
-    Given,
     MessageList,
     ReceiptRecord,
-    ReplyGiven,
+    ReplyBody,
+    RequestBody,
     Seq,
     Seqs,
     reply_drafts,
@@ -50,7 +50,7 @@ from .common import (
 router = new_router("inboxes")
 
 
-class AckGiven(Given):
+class AckBody(RequestBody):
     """The last message that an agent has handled."""
 
     seq: Seq = Field(description="The last seq that is done.")
@@ -70,7 +70,7 @@ class InboxRecord(CursorRecord):
     parked: int = Field(description="How many wait for a person.")
 
 
-class WantsGiven(Given):
+class WantsBody(RequestBody):
     """The broadcasts that an agent wants."""
 
     types: list[str] | None = Field(
@@ -91,15 +91,15 @@ class InboxList(BaseModel):
     inboxes: list[InboxRecord]
 
 
-class Mail(MessageList, CursorRecord):
+class UnreadMail(MessageList, CursorRecord):
     """The unread mail of an agent, in order, and its cursor."""
 
 
-class CompletionGiven(Given):
+class CompletionBody(RequestBody):
     """A handled message, and the replies to it."""
 
     seq: Seq
-    replies: list[ReplyGiven] = Field(default=[], max_length=MAX_NAMED)
+    replies: list[ReplyBody] = Field(default=[], max_length=MAX_NAMED)
 
 
 class CompletionRecord(CursorRecord):
@@ -109,7 +109,7 @@ class CompletionRecord(CursorRecord):
     receipts: list[ReceiptRecord] = Field(description="Of the replies, in their order.")
 
 
-class FailureGiven(Given):
+class DeliveryFailureBody(RequestBody):
     """A message that could not be handled."""
 
     seq: Seq
@@ -139,7 +139,7 @@ class ParkedList(BaseModel):
     parked: list[ParkedRecord]
 
 
-class Chosen(Given):
+class ParkedMessagesBody(RequestBody):
     """The messages of an operation that changes all of them, or none."""
 
     seqs: Seqs
@@ -167,14 +167,18 @@ def list_parked(
 
 
 @router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())
-def requeue_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: TheClient) -> None:
+def requeue_parked(
+    agent: AgentName, chosen: ParkedMessagesBody, bus: TheBus, writer: TheClient
+) -> None:
     """Requeue parked messages: they are delivered again."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.requeue, chosen.seqs)
 
 
 @router.post("/inboxes/{agent:path}/parked/drop", status_code=204, responses=problems())
-def drop_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: TheClient) -> None:
+def drop_parked(
+    agent: AgentName, chosen: ParkedMessagesBody, bus: TheBus, writer: TheClient
+) -> None:
     """Drop parked messages of this agent; they stay in the log."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.drop, chosen.seqs)
@@ -187,7 +191,7 @@ def _change_all(box: Inbox, change: Callable[[int], None], seqs: list[int]) -> N
 
 
 @router.post("/inboxes/{agent:path}/ack", responses=problems(409))
-def acknowledge(agent: AgentName, done: AckGiven, bus: TheBus, writer: TheClient) -> CursorRecord:
+def acknowledge(agent: AgentName, done: AckBody, bus: TheBus, writer: TheClient) -> CursorRecord:
     """Acknowledge a message and all before it. Safe to repeat: a cursor never moves back."""
     box = inbox_of(bus, writer.act_as(agent))
     return CursorRecord(agent=agent, cursor=box.ack(done.seq))
@@ -195,7 +199,7 @@ def acknowledge(agent: AgentName, done: AckGiven, bus: TheBus, writer: TheClient
 
 @router.post("/inboxes/{agent:path}/want", responses=problems())
 def want_broadcasts(
-    agent: AgentName, wants: WantsGiven, bus: TheBus, writer: TheClient
+    agent: AgentName, wants: WantsBody, bus: TheBus, writer: TheClient
 ) -> WantsRecord:
     """Set which broadcasts an agent receives from now on: those of some types, or all."""
     box = Inbox(bus, writer.act_as(agent))
@@ -206,7 +210,7 @@ def want_broadcasts(
 @router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
 def complete_message(
     agent: AgentName,
-    done: CompletionGiven,
+    done: CompletionBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
@@ -231,7 +235,7 @@ def complete_message(
 
 @router.post("/inboxes/{agent:path}/fail", responses=problems(409))
 def fail_message(
-    agent: AgentName, failed: FailureGiven, bus: TheBus, writer: TheClient
+    agent: AgentName, failed: DeliveryFailureBody, bus: TheBus, writer: TheClient
 ) -> FailureRecord:
     """Record a failed delivery (nack); after five failures the message is parked.
 
@@ -251,7 +255,7 @@ def _message(bus: Bus, seq: int) -> Message:
     return message
 
 
-@router.get("/inboxes/{agent:path}", response_model=Mail, responses=problems(409))
+@router.get("/inboxes/{agent:path}", response_model=UnreadMail, responses=problems(409))
 async def poll_inbox(
     agent: AgentName,
     bus: TheBus,

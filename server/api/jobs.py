@@ -26,7 +26,7 @@ from ...subscribers.queues.queues import Queues
 from ...subscribers.views import list_jobs
 from ..access.access import TheClient
 from ..access.tokens import Principal
-from ..records import Given, Seqs
+from ..records import RequestBody, Seqs
 from .common import (
     PAGE,
     JobInFull,
@@ -56,7 +56,7 @@ AfterInQueue = Annotated[
 _DEAD: Final = "dead"
 
 
-class JobsGiven(Given):
+class JobsBody(RequestBody):
     """The jobs of an operation that changes all of them, or none."""
 
     seqs: Seqs = Field(description="The seqs of their messages.")
@@ -216,7 +216,7 @@ def list_dead_letters(
     responses=problems(409),
 )
 def requeue_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: TheClient
+    queue: QueueName, chosen: JobsBody, bus: TheBus, who: TheClient
 ) -> dict[str, Any]:
     """Requeue dead letters from their first attempt: all that are named, or none."""
     control = _control(bus, queue, who)
@@ -230,7 +230,7 @@ def requeue_dead_letters(
     responses=problems(409),
 )
 def drop_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: TheClient
+    queue: QueueName, chosen: JobsBody, bus: TheBus, who: TheClient
 ) -> dict[str, Any]:
     """Drop dead letters: all that are named, or none. They end as cancelled, on record."""
     control = _control(bus, queue, who)

@@ -15,7 +15,7 @@ from ...schema.message.names import MAX_SEQ
 from ...subscribers.overview.agents import holder_of
 from ..access.access import TheClient
 from ..access.tokens import Held, Principal, Reserved
-from ..records import MAX_NAMED, OR_BOUND, Given, Name
+from ..records import MAX_NAMED, OR_BOUND, Name, RequestBody
 from .common import TheBus, new_router, problems
 
 router = new_router("leases")
@@ -30,7 +30,7 @@ LeaseToken = Annotated[
 ]
 
 
-class LeaseWanted(Given):
+class LeaseBody(RequestBody):
     """A lease to acquire."""
 
     name: LeaseName = Field(description="The name of the lease.")
@@ -38,7 +38,7 @@ class LeaseWanted(Given):
     lease_s: LeaseS = 60.0
 
 
-class Renewal(Given):
+class LeaseRenewalBody(RequestBody):
     """The new end of a lease."""
 
     lease_s: LeaseS = 60.0
@@ -66,7 +66,7 @@ def list_leases(bus: TheBus) -> LeaseList:
 
 
 @router.post("/leases", status_code=201, responses=problems(409))
-def acquire_lease(options: LeaseWanted, bus: TheBus, holder: TheClient) -> LeaseRecord:
+def acquire_lease(options: LeaseBody, bus: TheBus, holder: TheClient) -> LeaseRecord:
     """Acquire a lease. A held lease is a conflict; the problem names its holder."""
     holder.check_may_lease(options.name)
     name = holder.act_as(options.holder, "holder")
@@ -82,7 +82,9 @@ def acquire_lease(options: LeaseWanted, bus: TheBus, holder: TheClient) -> Lease
 
 
 @router.post("/leases/{token}/renew", responses=problems(409))
-def renew_lease(token: LeaseToken, renewal: Renewal, bus: TheBus, holder: TheClient) -> LeaseRecord:
+def renew_lease(
+    token: LeaseToken, renewal: LeaseRenewalBody, bus: TheBus, holder: TheClient
+) -> LeaseRecord:
     """Extend a lease to `lease_s` from now. Safe to repeat. A lost lease is a conflict."""
     renewed = bus.leases.renew(_held(bus, token, holder), lease_s=renewal.lease_s)
     return LeaseRecord(**renewed.record())
@@ -107,7 +109,7 @@ def _held(bus: Bus, token: int, holder: Principal) -> Lease:
 # Reservations of files -------------------------------------------------------------------------
 
 
-class ReservationsWanted(Given):
+class ReservationsBody(RequestBody):
     """Files to reserve."""
 
     paths: list[FilePath] = Field(
@@ -121,7 +123,7 @@ class ReservationsWanted(Given):
     reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
 
 
-class ReservationRenewal(Given):
+class ReservationRenewalBody(RequestBody):
     """The new end of a reservation."""
 
     lease_s: LeaseS = DEFAULT_RESERVATION_S
@@ -159,7 +161,7 @@ def list_reservations(
 
 
 @router.post("/reservations", status_code=201, responses=problems(409))
-def reserve_files(options: ReservationsWanted, bus: TheBus, editor: TheClient) -> ReservationList:
+def reserve_files(options: ReservationsBody, bus: TheBus, editor: TheClient) -> ReservationList:
     """Reserve files for editing: all of the paths, or none.
 
     Reservations of others that share a file with them are a conflict; the problem lists them all.
@@ -189,7 +191,7 @@ def reserve_files(options: ReservationsWanted, bus: TheBus, editor: TheClient) -
 
 @router.post("/reservations/{token}/renew", responses=problems(409))
 def renew_reservation(
-    token: LeaseToken, renewal: ReservationRenewal, bus: TheBus, editor: TheClient
+    token: LeaseToken, renewal: ReservationRenewalBody, bus: TheBus, editor: TheClient
 ) -> ReservationRecord:
     """Extend a reservation to `lease_s` from now. Safe to repeat. A lost one is a conflict."""
     agent = _editor_of(bus, token, editor)

@@ -29,11 +29,11 @@ from ..access.access import TheClient
 from ..records import (
     MAX_BATCH,
     FoundList,
-    MessageGiven,
+    MessageBody,
     MessageList,
     MessagePage,
     MessageRecord,
-    MessagesGiven,
+    MessagesBody,
     ReceiptList,
     ReceiptRecord,
 )
@@ -169,7 +169,7 @@ Strict = Annotated[bool, Query(description="Refuse a recipient that was never se
     },
 )
 async def publish(
-    message: MessageGiven,
+    message: MessageBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
@@ -200,7 +200,7 @@ async def publish(
     },
 )
 async def publish_batch(
-    batch: MessagesGiven,
+    batch: MessagesBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,

@@ -15,7 +15,7 @@ from ...subscribers.queues.queue_changes import change_policy
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
 from ..access.access import TheClient
-from ..records import Given, Seq
+from ..records import RequestBody, Seq
 from .common import (
     QueueName,
     QueueRecord,
@@ -41,7 +41,7 @@ def _leave_defaults_out(schema: dict[str, Any]) -> None:
         rule.pop("default", None)
 
 
-class PolicyGiven(Given):
+class PolicyBody(RequestBody):
     """Rules of a queue; those left out stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=_leave_defaults_out)
@@ -63,7 +63,7 @@ class PolicyGiven(Given):
         return self.model_dump(exclude_unset=True)
 
 
-class QueueGiven(Given):
+class QueueBody(RequestBody):
     """A queue to be made."""
 
     type: str | None = Field(
@@ -72,7 +72,7 @@ class QueueGiven(Given):
     start: Literal["beginning", "now"] | Seq = Field(
         "beginning", description="Where it begins in the log."
     )
-    policy: PolicyGiven = Field(default_factory=PolicyGiven)
+    policy: PolicyBody = Field(default_factory=PolicyBody)
 
 
 class Cancelled(BaseModel):
@@ -173,7 +173,7 @@ def show_queue(
     },
 )
 def create_queue(
-    queue: QueueName, options: QueueGiven, bus: TheBus, who: TheClient, response: Response
+    queue: QueueName, options: QueueBody, bus: TheBus, who: TheClient, response: Response
 ) -> dict[str, Any]:
     """Create a queue, unless it exists.
 
@@ -199,9 +199,7 @@ def create_queue(
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def set_policy(
-    queue: QueueName, policy: PolicyGiven, bus: TheBus, who: TheClient
-) -> dict[str, Any]:
+def set_policy(queue: QueueName, policy: PolicyBody, bus: TheBus, who: TheClient) -> dict[str, Any]:
     """Change rules of a queue. They apply from the next claim on."""
     return queue_record(change_policy(bus, queue, by=who.doer(), **policy.rules()))
 
@@ -224,14 +222,14 @@ class LimitList(BaseModel):
     limits: list[LimitRecord]
 
 
-class LimitGiven(Given):
+class LimitBody(RequestBody):
     """A new limit."""
 
     max_waiting: Count
 
 
 Kind = Literal["queue", "inbox"]
-Place = Annotated[str, Path(min_length=1, max_length=255, description="The queue or agent.")]
+LimitedName = Annotated[str, Path(min_length=1, max_length=255, description="The queue or agent.")]
 
 
 @router.get("/limits", response_model=LimitList, responses=problems())
@@ -242,7 +240,7 @@ def list_limits(bus: TheBus) -> dict[str, Any]:
 
 @router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
 def set_limit(
-    kind: Kind, name: Place, options: LimitGiven, bus: TheBus, admin: TheClient
+    kind: Kind, name: LimitedName, options: LimitBody, bus: TheBus, admin: TheClient
 ) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. Waiting messages stay."""
     if kind == "queue":
@@ -255,7 +253,7 @@ def set_limit(
 
 
 @router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
-def clear_limit(kind: Kind, name: Place, bus: TheBus, admin: TheClient) -> None:
+def clear_limit(kind: Kind, name: LimitedName, bus: TheBus, admin: TheClient) -> None:
     """Remove a limit."""
     if kind == "queue":
         JobControl(Queue.open(bus, name), by=admin.doer()).clear_limit()

@@ -25,7 +25,7 @@ from ..access.table import AUTOMATION
 from ..access.tokens import Principal, Scope, Tokens, Unauthorized
 from ..api.common import new_router
 from ..problems import documented
-from ..records import Given
+from ..records import RequestBody
 
 # Tokens of a configuration, and the principals that show them.
 
@@ -82,7 +82,7 @@ class RunningService(Protocol):
         """The configuration in force."""
 
 
-class InForce:
+class ServedConfig:
     """A configuration in force, and what is made of it. Any thread may use it.
 
     Args:
@@ -125,7 +125,7 @@ class InForce:
         return Router(self._bus, self.config, self.plugins)
 
 
-class Current:
+class ConfigFollower:
     """Follows a service from one configuration to the next.
 
     Args:
@@ -136,13 +136,13 @@ class Current:
     def __init__(self, bus: Bus, service: RunningService) -> None:
         self._bus = bus
         self.service = service
-        self._held: InForce | None = None
+        self._held: ServedConfig | None = None
 
-    def get(self) -> InForce:
+    def get(self) -> ServedConfig:
         """Return the configuration that is in force now."""
         snapshot, before = self.service.snapshot, self._held
         if before is None or before.snapshot is not snapshot:
-            self._held = InForce(self._bus, snapshot)
+            self._held = ServedConfig(self._bus, snapshot)
             if before is not None and before.door != self._held.door:
                 _log.warning("api.enabled and api.listen count from the next start on")
             return self._held
@@ -161,7 +161,7 @@ class ServiceAccess:
         current: the configuration in force: a token that a reload removes is good no more.
     """
 
-    def __init__(self, bus: Bus, current: Current) -> None:
+    def __init__(self, bus: Bus, current: ConfigFollower) -> None:
         self._tokens = Tokens.of(bus)
         self._current = current
 
@@ -207,16 +207,16 @@ def open_router(tag: str) -> APIRouter:
     return GuardedRouter(AUTOMATION, tags=[tag])
 
 
-async def in_force(request: Request) -> InForce:
+async def in_force(request: Request) -> ServedConfig:
     """Return the configuration in force: one for the whole request."""
-    current: Current = request.app.state.current
+    current: ConfigFollower = request.app.state.current
     return current.get()
 
 
-TheConfig = Annotated[InForce, Depends(in_force)]
+TheConfig = Annotated[ServedConfig, Depends(in_force)]
 
 
-class PayloadGiven(Given):
+class PayloadBody(RequestBody):
     """The body of a trigger."""
 
     payload: dict[str, Any] | None = Field(None, description="What is handed over; none is {}.")

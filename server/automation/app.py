@@ -13,12 +13,12 @@ from fastapi import FastAPI
 from ...bus.bus import Bus
 from ..access.access import OwnOrigins
 from ..health import Readiness
-from ..listening import MAX_BODY_BYTES, BodyLimit, Patience
-from ..live.feed import Feed
+from ..listening import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
+from ..live.feed import LiveFeed
 from ..metrics import Metrics
-from ..problems import Style, handle_problems
+from ..problems import ProblemStyle, handle_problems
 from ..waiting import bound_threads
-from .access import Current, RunningService, ServiceAccess
+from .access import ConfigFollower, RunningService, ServiceAccess
 from .discovery import describe, open_routes
 from .discovery import documents_router as openapi
 from .discovery import health_router as health
@@ -27,7 +27,7 @@ from .jobs import router as jobs
 from .operations import events_router as events
 from .operations import router as operations
 from .operations import schedules_router as schedules
-from .triggers import Bridge
+from .triggers import WaitingCallers
 from .triggers import router as triggers
 
 #: Where the operations are described.
@@ -45,7 +45,7 @@ def create_api(
     service: RunningService,
     reload: Callable[[], list[str]],
     *,
-    patience: Patience | None = None,
+    patience: ClientTimeouts | None = None,
 ) -> FastAPI:
     """Return the application that serves the API of a service.
 
@@ -70,15 +70,15 @@ def create_api(
     )
     app.state.bus = bus
     app.state.reload = reload
-    app.state.current = current = Current(bus, service)
+    app.state.current = current = ConfigFollower(bus, service)
     app.state.access = ServiceAccess(bus, current)
-    app.state.patience = patience or Patience()
+    app.state.patience = patience or ClientTimeouts()
     app.state.readiness = Readiness(bus)
-    app.state.bridge = Bridge(bus)
+    app.state.bridge = WaitingCallers(bus)
     app.state.metrics = Metrics(bus)
     app.add_middleware(BodyLimit, max_blob_bytes=MAX_BODY_BYTES)
     app.add_middleware(OwnOrigins, hosts=None)  # each request shows a token, whatever its Host says
-    handle_problems(app, Style(invalid=HTTPStatus.BAD_REQUEST, has_error=True))
+    handle_problems(app, ProblemStyle(invalid=HTTPStatus.BAD_REQUEST, has_error=True))
     for router in ROUTERS:
         app.include_router(router)
     describe(app)
@@ -89,7 +89,7 @@ def create_api(
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     bound_threads()
     app.state.began_at = time.monotonic()
-    app.state.feed = feed = Feed(app.state.bus)
+    app.state.feed = feed = LiveFeed(app.state.bus)
     try:
         yield
     finally:
@@ -98,8 +98,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def end_waiting(app: FastAPI) -> None:
     """End what waits in an application, from any thread, so that its server can stop."""
-    bridge: Bridge = app.state.bridge
+    bridge: WaitingCallers = app.state.bridge
     bridge.close()
-    feed: Feed | None = getattr(app.state, "feed", None)
+    feed: LiveFeed | None = getattr(app.state, "feed", None)
     if feed is not None:
         feed.stop_soon()

@@ -20,14 +20,22 @@ from ..api.common import TheBus, json_of
 from ..health import CHECK_S, Readiness, not_answering
 from ..problems import Problem, documented
 from ..waiting import in_thread
-from .access import Current, InForce, PluginName, TheConfig, guarded_router, open_router, problems
+from .access import (
+    ConfigFollower,
+    PluginName,
+    ServedConfig,
+    TheConfig,
+    guarded_router,
+    open_router,
+    problems,
+)
 
 # Whether the service and its bus work, for everybody who can reach the listener.
 
 health_router = open_router("health")
 
 
-class Health(BaseModel):
+class AutomationHealth(BaseModel):
     """The answer of a service that works, by a bus that can be read and written."""
 
     ok: bool
@@ -42,8 +50,8 @@ class Health(BaseModel):
     protocolVersion: str = Field(description="Of PushPals' forms, for readers of its health.")
 
 
-@health_router.head("/healthz", response_model=Health, include_in_schema=False)
-@health_router.get("/healthz", response_model=Health, responses=documented(503))
+@health_router.head("/healthz", response_model=AutomationHealth, include_in_schema=False)
+@health_router.get("/healthz", response_model=AutomationHealth, responses=documented(503))
 async def healthz(request: Request, bus: TheBus, config: TheConfig) -> dict[str, Any] | Response:
     """Whether the service works, and its bus can be read and written."""
     readiness: Readiness = request.app.state.readiness
@@ -169,7 +177,7 @@ def _skill(plugin: Plugin, command: Command) -> dict[str, Any]:
     }
 
 
-def _pipelines(config: InForce) -> list[dict[str, Any]]:
+def _pipelines(config: ServedConfig) -> list[dict[str, Any]]:
     pipelines = [entry.pipeline for entry in config.index.pipelines.values()]
     return [
         {
@@ -234,7 +242,7 @@ def describe(app: FastAPI) -> None:
     }
 
     def document() -> dict[str, Any]:
-        current: Current = app.state.current
+        current: ConfigFollower = app.state.current
         plugins = current.get().plugins.values()
         commands = {path: item for plugin in plugins for path, item in _paths(plugin).items()}
         return base | {"paths": base["paths"] | commands}

@@ -30,7 +30,7 @@ router = guarded_router("jobs")
 JobId = Annotated[str, Path(min_length=1, max_length=255, description="The id of a job.")]
 
 
-class JobRecord(BaseModel):
+class AutomationJobRecord(BaseModel):
     """A job; what is not known yet is left out."""
 
     job_id: str
@@ -49,10 +49,10 @@ class JobRecord(BaseModel):
     result: dict[str, Any] | None = Field(None, description="The answer of its plugin.")
 
 
-class JobList(BaseModel):
+class AutomationJobList(BaseModel):
     """Jobs, the newest first."""
 
-    jobs: list[JobRecord]
+    jobs: list[AutomationJobRecord]
     total: int = Field(
         description=f"How many there are; {MAX_COUNTED} at most are counted, or looked at."
     )
@@ -90,13 +90,13 @@ OfStatus = Annotated[Status | None, Query(description="In a state.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
 
 
-@router.get("/job/{job_id}", response_model=JobRecord, responses=problems(404))
+@router.get("/job/{job_id}", response_model=AutomationJobRecord, responses=problems(404))
 def show_job(job_id: JobId, bus: TheBus) -> Response:
     """Show a job, and its result as soon as it is over."""
     return json_of(record_of(bus, job_of(bus, job_id)))
 
 
-@router.get("/job/{job_id}/tree", response_model=list[JobRecord], responses=problems(404))
+@router.get("/job/{job_id}/tree", response_model=list[AutomationJobRecord], responses=problems(404))
 def show_tree(job_id: JobId, bus: TheBus) -> Response:
     """Show a job with all that followed it; of the event of a run, all jobs of the run."""
     return json_of([record_of(bus, job) for job in _tree_of(bus, job_id).jobs])
@@ -122,7 +122,7 @@ def _tree_of(bus: Bus, job_id: str) -> Tree:
     return tree
 
 
-@router.get("/jobs", response_model=JobList, responses=problems())
+@router.get("/jobs", response_model=AutomationJobList, responses=problems())
 def list_jobs(
     bus: TheBus,
     plugin: OfPlugin = None,

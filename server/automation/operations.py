@@ -24,7 +24,7 @@ from ..api.common import After, TheBus, json_of
 from ..live.streams import STREAM, EventStream, LastEventId, stream_of
 from ..problems import documented, refusal
 from ..waiting import in_thread
-from .access import InForce, PluginName, TheConfig, guarded_router, problems
+from .access import PluginName, ServedConfig, TheConfig, guarded_router, problems
 from .job_records import MAX_COUNTED
 
 router = guarded_router("operations")
@@ -193,7 +193,7 @@ def run_schedule(
     }
 
 
-def _by_hand(bus: Bus, config: InForce) -> SchedulesByHand:
+def _by_hand(bus: Bus, config: ServedConfig) -> SchedulesByHand:
     return SchedulesByHand(bus, Submission(bus), config.config)
 
 

@@ -27,9 +27,9 @@ from ..access.access import TheClient
 from ..access.tokens import Scope, TooManyRequests
 from ..api.common import TheBus, json_of
 from ..waiting import in_thread, until_gone
-from .access import PayloadGiven, PluginName, TheConfig, guarded_router, problems
+from .access import PayloadBody, PluginName, TheConfig, guarded_router, problems
 from .job_records import record_of
-from .jobs import JobRecord
+from .jobs import AutomationJobRecord
 
 # The guarded bridge: callers that wait for a run, a bounded number of them, each for a time.
 
@@ -37,7 +37,7 @@ from .jobs import JobRecord
 _RETRY_S = 1.0
 
 
-class Bridge:
+class WaitingCallers:
     """The callers that wait. Used from the event loop alone, but for `close`.
 
     Args:
@@ -112,7 +112,7 @@ IsAsync = Annotated[bool, Query(alias="async", description="Don't wait for the r
 _RUNS_ON = "Pipeline still running after timeout."
 
 
-class Accepted(BaseModel):
+class AcceptedJob(BaseModel):
     """The job of a trigger, which waits for its turn."""
 
     job_id: str = Field(description="Its id, for `/job/{job_id}`.")
@@ -124,7 +124,7 @@ class Accepted(BaseModel):
 @router.post(
     "/plugin/{plugin}/{command}",
     status_code=202,
-    response_model=Accepted,
+    response_model=AcceptedJob,
     responses=problems(404, 408, 413, 415, 429),
 )
 def trigger(
@@ -133,7 +133,7 @@ def trigger(
     bus: TheBus,
     config: TheConfig,
     who: TheClient,
-    body: PayloadGiven | None = None,
+    body: PayloadBody | None = None,
 ) -> dict[str, Any]:
     """Run a command of a plugin: exactly one job, whose events no route or pipeline follows.
 
@@ -179,7 +179,7 @@ class RunEnded(BaseModel):
         " answers by the ids of their steps.",
     )
     root: str
-    tree: list[JobRecord]
+    tree: list[AutomationJobRecord]
 
 
 @router.post(
@@ -195,14 +195,14 @@ async def run_pipeline(
     bus: TheBus,
     config: TheConfig,
     is_async: IsAsync = False,
-    body: PayloadGiven | None = None,
+    body: PayloadBody | None = None,
 ) -> Response:
     """Begin a run. A synchronous pipeline is waited for, as long as it and `api` allow."""
     entry = config.index.pipeline(pipeline)
     settings = config.config.api or ApiConfig()
     waits = entry.pipeline.execution_mode == "synchronous" and not is_async
     payload = (body.payload if body else None) or {}
-    bridge: Bridge = request.app.state.bridge
+    bridge: WaitingCallers = request.app.state.bridge
     begin = partial(begin_run, bus, config.router, pipeline, payload, submitted_by="api")
     with bridge.place(settings.max_concurrent_sync) if waits else nullcontext():
         began = time.monotonic()

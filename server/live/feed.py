@@ -32,8 +32,8 @@ from ...schema.message.message import Message
 from ...schema.processes import start_thread
 from ...schema.sqlite.rules.damaged_rows import damage_behind
 from ..access.access import still_allowed
-from ..access.table import Row
-from ..listening import Patience
+from ..access.table import AccessRule
+from ..listening import ClientTimeouts
 
 # Batches of messages in order, encoded once for all their clients.
 
@@ -42,7 +42,7 @@ from ..listening import Patience
 BATCH_BYTES = 64 * 1024
 
 
-class Event:
+class FeedEvent:
     """A message as it is sent.
 
     Attributes:
@@ -67,7 +67,7 @@ class Batch:
         upto: the seq up to which these are all that are wanted.
     """
 
-    def __init__(self, events: Sequence[Event], upto: int) -> None:
+    def __init__(self, events: Sequence[FeedEvent], upto: int) -> None:
         self.events = events
         self.upto = upto
 
@@ -104,9 +104,9 @@ class Batch:
         return Batch([event for event in self.events if filters.fits(event.message)], self.upto)
 
 
-def cut(events: Iterable[Event]) -> Iterator[Batch]:
+def cut(events: Iterable[FeedEvent]) -> Iterator[Batch]:
     """Yield batches of the length that is sent at once."""
-    part: list[Event] = []
+    part: list[FeedEvent] = []
     size = 0
     for event in events:
         if part and size + len(event.line) > BATCH_BYTES:
@@ -146,7 +146,7 @@ _KEPT_BLOCKS = 16
 _READERS = 4
 
 
-class History:
+class FeedHistory:
     """The log from a cursor on. Used from the event loop alone.
 
     Args:
@@ -193,13 +193,13 @@ class History:
 
     def _read_log(self, after_seq: int, upto_seq: int) -> list[Batch]:
         messages = self._bus.log.read(after_seq=after_seq, upto_seq=upto_seq)
-        return list(cut(map(Event, messages)))
+        return list(cut(map(FeedEvent, messages)))
 
     def _find(self, after_seq: int, filters: Wanted) -> Batch:
         upto = min(self._bus.log.newest_seq(), after_seq + _LOOK)
         messages = self._bus.log.find(filters, after_seq=after_seq, upto_seq=upto)
         nothing = Batch((), upto=max(after_seq, upto))
-        return next(cut(map(Event, messages)), nothing)
+        return next(cut(map(FeedEvent, messages)), nothing)
 
 
 #: How many messages are kept, and how many bytes of them.
@@ -215,7 +215,7 @@ _PAUSE_S = 1.0
 _log = logging.getLogger("ackbus.server")
 
 
-class Feed:
+class LiveFeed:
     """The live messages after a cursor. All but the thread is used from the event loop alone.
 
     Args:
@@ -224,7 +224,7 @@ class Feed:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._history = History(bus)
+        self._history = FeedHistory(bus)
         self._batches: list[Batch] = []
         self._count = self._bytes = 0
         #: The batches that are kept have all that comes after this seq, up to the next.
@@ -333,7 +333,7 @@ class Feed:
         while not self.is_over:
             try:
                 messages = self._bus.log.read(after_seq=after)
-                while events := [Event(message) for message in islice(messages, _AT_ONCE)]:
+                while events := [FeedEvent(message) for message in islice(messages, _AT_ONCE)]:
                     self._hand_over(list(cut(events)))
                     after = events[-1].seq
                     if self._over.wait(_REST_S):
@@ -363,7 +363,7 @@ _ASK_EVERY_S = 1.0
 _LAST_WORDS_S = 5.0
 
 
-class End(Exception):
+class StreamEnd(Exception):
     """The end of a stream: its reason, and the close code of RFC 6455."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -371,40 +371,40 @@ class End(Exception):
         self.code = code
 
     @classmethod
-    def stopped(cls) -> End:
+    def stopped(cls) -> StreamEnd:
         """Return the end of a stream whose server stops."""
         return cls(1001, "the server stops; go on from your cursor")
 
     @classmethod
-    def refused(cls, why: str) -> End:
+    def refused(cls, why: str) -> StreamEnd:
         """Return the end of a stream that its client has no right to: retrying is useless."""
         return cls(1008, why)
 
     @classmethod
-    def failed(cls, why: str) -> End:
+    def failed(cls, why: str) -> StreamEnd:
         """Return the end of a stream because the bus can't be read."""
         return cls(1011, why)
 
     @classmethod
-    def for_now(cls, why: str) -> End:
+    def for_now(cls, why: str) -> StreamEnd:
         """Return the end of a stream that its client may ask for again in a moment."""
         return cls(1013, why)
 
 
-class Wire(Protocol):
+class ClientTransport(Protocol):
     """The transport to one client."""
 
     async def send(self, batch: Batch) -> None:
         """Send a batch; return when the system has taken it."""
 
-    async def close(self, end: End) -> None:
+    async def close(self, end: StreamEnd) -> None:
         """Send the end of the stream, with its reason."""
 
     async def gone(self) -> None:
         """Return when the client has disconnected."""
 
 
-class Client:
+class StreamClient:
     """One client of a stream.
 
     Args:
@@ -418,8 +418,8 @@ class Client:
         self,
         connection: HTTPConnection,
         kind: str,
-        wire: Wire,
-        row: Row,
+        wire: ClientTransport,
+        row: AccessRule,
     ) -> None:
         self._connection = connection
         self._wire = wire
@@ -427,7 +427,7 @@ class Client:
         self._asked_at = time.monotonic()
         self._address = connection.client
         self._hang_up = connection.app.state.hang_up
-        self._patience: Patience = connection.app.state.patience
+        self._patience: ClientTimeouts = connection.app.state.patience
         self._counts = connection.app.state.metrics.streams(kind)
 
     async def follow(self, batches: AsyncIterator[Batch]) -> None:
@@ -438,7 +438,7 @@ class Client:
                 tasks.start_soon(self._cancel_when_gone, tasks.cancel_scope)
                 try:
                     await self._send_all(batches)
-                except End as end:
+                except StreamEnd as end:
                     await self._drop(end)
                 except WebSocketDisconnect:
                     pass  # it went while it was being written to
@@ -454,23 +454,23 @@ class Client:
         try:
             async for batch in batches:
                 if not self._is_let_in():
-                    raise End.refused("the token is no longer valid")
+                    raise StreamEnd.refused("the token is no longer valid")
                 await self._send(batch)
         except AckbusError as error:
-            raise End.failed(str(error)) from error
+            raise StreamEnd.failed(str(error)) from error
         except Exception as error:
             damaged = await anyio.to_thread.run_sync(damage_behind, error)
             if damaged is None:
                 raise
-            raise End.failed(str(damaged)) from error
-        await self._wire.close(End.stopped())
+            raise StreamEnd.failed(str(damaged)) from error
+        await self._wire.close(StreamEnd.stopped())
 
     async def _send(self, batch: Batch) -> None:
         with anyio.move_on_after(self._patience.stalled_s) as waiting:
             await self._wire.send(batch)
         if waiting.cancelled_caught:
             took = f"what was sent was not read within {self._patience.stalled_s:g} s"
-            raise End.for_now(f"{took}; go on from your cursor")
+            raise StreamEnd.for_now(f"{took}; go on from your cursor")
         self._counts.delivered(len(batch.events))
 
     def _is_let_in(self) -> bool:
@@ -481,7 +481,7 @@ class Client:
             return still_allowed(self._connection, self._row)
         return True
 
-    async def _drop(self, end: End) -> None:
+    async def _drop(self, end: StreamEnd) -> None:
         """Send the client the reason, if it reads again soon; else end its connection."""
         self._counts.dropped()
         host, port = self._address or ("?", 0)

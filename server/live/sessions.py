@@ -14,8 +14,8 @@ from ..access.access import GuardedRouter, TheClient
 from ..access.table import SERVER
 from ..api.common import After, TheBus, TheTrace, new_router, problems
 from ..api.messages import publish_all
-from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
-from .streams import STREAM, EventStream, LastEventId, Start, serve_socket, stream_of
+from ..records import OR_BOUND, Id, Name, ReceiptRecord, RequestBody
+from .streams import STREAM, EventStream, LastEventId, StreamStart, serve_socket, stream_of
 from .streams import events_router as events
 from .streams import router as sockets
 
@@ -28,7 +28,7 @@ session_sockets = GuardedRouter(SERVER, prefix="/v1")
 SessionId = Annotated[str, Path(min_length=1, max_length=255, description="Its conversation.")]
 
 
-class Said(Given):
+class SessionMessageBody(RequestBody):
     """A person's message in a session."""
 
     text: str = Field(description="The words.")
@@ -40,7 +40,7 @@ class Said(Given):
     id: Id | None = Field(None, description="Saying it again then stores nothing.")
 
 
-class SaidRecord(ReceiptRecord):
+class SessionMessageReceipt(ReceiptRecord):
     """The receipt of a person's message, with its turn."""
 
     turn_id: str = Field(description="Its turn: what agents do about it may carry it on.")
@@ -71,18 +71,18 @@ async def follow_session(
     "/sessions/{session:path}/message",
     status_code=201,
     responses={
-        200: {"model": SaidRecord, "description": "It was there already."},
+        200: {"model": SessionMessageReceipt, "description": "It was there already."},
         **problems(409, 413),
     },
 )
 async def speak_in_session(
     session: SessionId,
-    body: Said,
+    body: SessionMessageBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
     response: Response,
-) -> SaidRecord:
+) -> SessionMessageReceipt:
     """Publish a person's message in a conversation: of type `message`, in a new turn."""
     speaker = writer.own(body.from_agent) or _SPEAKER
     # Of what is said again, the turn is the same.
@@ -98,14 +98,14 @@ async def speak_in_session(
         headers={"turn_id": turn_id},
     )
     (receipt,) = await publish_all(bus, [draft], trace, response)
-    return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
+    return SessionMessageReceipt(**receipt.model_dump(), turn_id=turn_id)
 
 
 @session_sockets.websocket("/sessions/{session:path}/ws")
 async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
     """Follow a conversation over WebSocket; the same as its events."""
     row = SERVER["WS /v1/sessions/{session}/ws"]
-    await serve_socket(socket, row, Start(after=0), conversation=session)
+    await serve_socket(socket, row, StreamStart(after=0), conversation=session)
 
 
 # The routers of the live streams.

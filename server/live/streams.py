@@ -16,7 +16,7 @@ from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ...schema.message.names import MAX_SEQ
 from ..access.access import GuardedRouter, allowed
-from ..access.table import SERVER, Row
+from ..access.table import SERVER, AccessRule
 from ..access.tokens import TooManyRequests
 from ..api.common import (
     After,
@@ -27,10 +27,10 @@ from ..api.common import (
     new_router,
     problems,
 )
-from ..listening import Patience
+from ..listening import ClientTimeouts
 from ..problems import problem
 from ..waiting import begin_after, until_gone
-from .feed import Batch, Client, End, Feed
+from .feed import Batch, LiveFeed, StreamClient, StreamEnd
 
 #: The longest reason that a close frame has room for, in bytes.
 _MAX_REASON_BYTES = 123
@@ -42,7 +42,7 @@ nowhere = APIRouter()
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class Start(BaseModel):
+class StreamStart(BaseModel):
     """The seq after which a stream begins. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid")
@@ -50,7 +50,7 @@ class Start(BaseModel):
     after: Annotated[int, Field(ge=0, le=MAX_SEQ)] | None = None
 
 
-class _Choice(Start):
+class _StreamFilters(StreamStart):
     """The filters of a stream: the parameters of `/v1/events`."""
 
     type: _Text | None = None
@@ -61,10 +61,12 @@ class _Choice(Start):
 @router.websocket("/ws")
 async def follow(socket: WebSocket) -> None:
     """Follow the messages; data from the client is discarded. Parameters as for `/v1/events`."""
-    await serve_socket(socket, SERVER["WS /v1/ws"], _Choice())
+    await serve_socket(socket, SERVER["WS /v1/ws"], _StreamFilters())
 
 
-async def serve_socket(socket: WebSocket, row: Row, default: Start, **filters: Any) -> None:
+async def serve_socket(
+    socket: WebSocket, row: AccessRule, default: StreamStart, **filters: Any
+) -> None:
     """Send the wanted messages until the client disconnects, is dropped, or the server stops.
 
     Args:
@@ -75,18 +77,18 @@ async def serve_socket(socket: WebSocket, row: Row, default: Start, **filters: A
     """
     await socket.accept()  # a browser hears no reason before
     bus: Bus = socket.app.state.bus
-    feed: Feed = socket.app.state.feed
-    patience: Patience = socket.app.state.patience
+    feed: LiveFeed = socket.app.state.feed
+    patience: ClientTimeouts = socket.app.state.patience
     try:
         allowed(socket, row)
         asked = type(default).model_validate(default.model_dump() | _parameters(socket))
         message_filters = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
-        await Frames(socket).close(_end(error))
+        await WebSocketTransport(socket).close(_end(error))
         return
     batches = feed.stream(begin, message_filters, keep_alive_s=patience.keep_alive_s)
-    await Client(socket, "websocket", Frames(socket), row).follow(batches)
+    await StreamClient(socket, "websocket", WebSocketTransport(socket), row).follow(batches)
 
 
 @nowhere.websocket("/{path:path}")
@@ -105,19 +107,19 @@ def _parameters(socket: WebSocket) -> dict[str, str]:
     return dict(parameters)
 
 
-def _end(error: AckbusError | ValidationError) -> End:
+def _end(error: AckbusError | ValidationError) -> StreamEnd:
     """Return the end of a stream that didn't begin."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return End.refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        return StreamEnd.refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
     if isinstance(error, TooManyRequests):
-        return End.for_now(str(error))
+        return StreamEnd.for_now(str(error))
     if isinstance(error, BusBusy | BusUnusable):
-        return End.failed(str(error))
-    return End.refused(str(error))
+        return StreamEnd.failed(str(error))
+    return StreamEnd.refused(str(error))
 
 
-class Frames:
+class WebSocketTransport:
     """The transport of WebSocket frames to one client."""
 
     def __init__(self, socket: WebSocket) -> None:
@@ -129,7 +131,7 @@ class Frames:
             await self._socket.send_text(text)
             await checkpoint()  # else nobody hears, before all is written, that the client is gone
 
-    async def close(self, end: End) -> None:
+    async def close(self, end: StreamEnd) -> None:
         """Close the connection with the reason."""
         reason = str(end).encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
         await self._socket.close(end.code, reason)
@@ -156,7 +158,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, request: Request, batches: AsyncIterator[Batch], row: Row) -> None:
+    def __init__(self, request: Request, batches: AsyncIterator[Batch], row: AccessRule) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["Content-Length"]
         self._request = request
@@ -167,13 +169,13 @@ class EventStream(Response):
         """Send the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send(_body(b"retry: 1000\n\n"))
-        wire = _Events(receive, send)
-        await Client(self._request, "sse", wire, self._row).follow(self._batches)
+        wire = _EventTransport(receive, send)
+        await StreamClient(self._request, "sse", wire, self._row).follow(self._batches)
         if not wire.is_closed:  # its client went, as clients do: whoever traces sees no error in it
             await send(_body(b"", more=False))
 
 
-class _Events:
+class _EventTransport:
     """The transport of server-sent events to one client.
 
     Attributes:
@@ -188,7 +190,7 @@ class _Events:
     async def send(self, batch: Batch) -> None:
         await self._send(_body(batch.sse))
 
-    async def close(self, end: End) -> None:
+    async def close(self, end: StreamEnd) -> None:
         """Send the end as a comment, for people: a browser's client reconnects anyway."""
         self.is_closed = True
         reason = " ".join(str(end).splitlines())
@@ -235,14 +237,14 @@ def stream_of(
     after: int | None,
     last_event_id: str | None,
     *,
-    row: Row,
+    row: AccessRule,
 ) -> EventStream:
     """Return the stream of wanted messages, from the cursor that the client names.
 
     It ends when the client's token has lost a scope of the row.
     """
-    feed: Feed = request.app.state.feed
+    feed: LiveFeed = request.app.state.feed
     begin = begin_after(bus, after, last_event_id)
-    patience: Patience = request.app.state.patience
+    patience: ClientTimeouts = request.app.state.patience
     batches = feed.stream(begin, filters, keep_alive_s=patience.keep_alive_s)
     return EventStream(request, batches, row)

@@ -37,11 +37,11 @@ from ...bus.presence.session_name import by_connection
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
 from ..access.access import allowed, known
-from ..access.table import Row
+from ..access.table import AccessRule
 from ..access.tokens import Principal
 from ..waiting import WRITE_TIMEOUT_S, until_gone
 from .protocol import Protocol
-from .session import IDLE_S, Home, Session
+from .session import IDLE_S, BusHandle, McpSession
 from .tools.profiles import DEFAULT, PROFILES
 from .tools.resources import JSON
 
@@ -194,11 +194,11 @@ class HttpDoor:
     """
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
-        self._home = Home(lambda: Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
+        self._home = BusHandle(lambda: Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
         # The session of each client that speaks a protocol with sessions, and its last call; those
         # that have been silent longest come first.
-        self._sessions: dict[str, tuple[Session, float]] = {}
-        self._over: list[Session] = []
+        self._sessions: dict[str, tuple[McpSession, float]] = {}
+        self._over: list[McpSession] = []
         self._manager = StreamableHTTPSessionManager(
             Protocol(self._session_of, _profile_of, _check).server(),
             json_response=True,
@@ -260,14 +260,14 @@ class HttpDoor:
             self._over.append(session)
             await anyio.to_thread.run_sync(self._end_sessions)
 
-    def _session_of(self, context: Any) -> Session:
+    def _session_of(self, context: Any) -> McpSession:
         request: Request = context.request
         principal = known(request)
         bound_to = principal.own(request.query_params.get("agent") or None)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         if not has_session:
-            return Session(self._home, bound_to, remembers=False, principal=principal)
+            return McpSession(self._home, bound_to, remembers=False, principal=principal)
         id = request.headers[_SESSION_ID]
         session, _ = self._sessions.pop(id, (None, 0.0))
         if session is not None and session.bound_to != bound_to:
@@ -277,7 +277,7 @@ class HttpDoor:
             own = process(os.getpid())
             holder = None if own is None else by_connection(str(own), id)
             # At least half of it is left after a call, and the sweep ends the session before.
-            session = Session(self._home, bound_to, holder=holder, lease_s=2 * IDLE_S)
+            session = McpSession(self._home, bound_to, holder=holder, lease_s=2 * IDLE_S)
         session.principal = principal  # of this call: a token of that name may have lost a right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
@@ -318,5 +318,5 @@ def _profile_of(context: Any) -> str:
     return profile
 
 
-def _check(context: Any, row: Row) -> None:
+def _check(context: Any, row: AccessRule) -> None:
     allowed(context.request, row)

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...bus.bus import Bus
-    from .session import Home
+    from .session import BusHandle
 
 #: How long the last beats may take when a signal ends the process, in seconds: less than the grace
 #: of programs before they kill it.
 _GOODBYE_S = 1.5
 
 
-class Presence:
+class PresenceThread:
     """Opens the bus and joins the agent, in a thread, since a bus may be locked.
 
     Args:
         open_bus: opens the bus.
-        agent, holder: as for `Session`; with no agent it chooses a name later.
+        agent, holder: as for `McpSession`; with no agent it chooses a name later.
         prepare: is called before anything of the bus is loaded.
     """
 
@@ -39,7 +39,7 @@ class Presence:
         self._holder = holder
         self._prepare = prepare
         self._thread: Thread | None = None
-        self._home: Home | None = None
+        self._home: BusHandle | None = None
 
     def begin(self) -> None:
         """Join the agent, if there is one; its heart beats from then on. Returns at once."""
@@ -48,7 +48,7 @@ class Presence:
 
             self._thread = start_thread(self._arrive, "arrival")
 
-    def home(self) -> Home:
+    def home(self) -> BusHandle:
         """Return the bus, where the agent has joined."""
         if self._thread is not None:
             self._thread.join()
@@ -80,17 +80,17 @@ class Presence:
             start_thread(self.close, "goodbye").join(_GOODBYE_S)
         end_by(number)
 
-    def _arrive(self) -> Home:
+    def _arrive(self) -> BusHandle:
         self._prepare()
         import logging
 
         from ...schema.errors import AckbusError
-        from .session import Home, Session
+        from .session import BusHandle, McpSession
 
-        self._home = home = Home(self._open_bus)
+        self._home = home = BusHandle(self._open_bus)
         if self._agent is not None:
             try:
-                Session(home, self._agent, holder=self._holder).agent()
+                McpSession(home, self._agent, holder=self._holder).agent()
             except AckbusError as error:
                 logging.getLogger("ackbus.mcp").warning("%s", error)
         return home

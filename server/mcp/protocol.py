@@ -30,8 +30,8 @@ from mcp_types import Tool as ListedTool
 
 from ...schema.errors import AckbusError, BusBusy
 from ...schema.sqlite.rules.damaged_rows import damage_named
-from ..access.table import TOOLS, Row
-from .session import NAMES, Room, Session, as_sent
+from ..access.table import TOOLS, AccessRule
+from .session import NAMES, McpSession, ResultRoom, as_sent
 from .tools.catalog import tools_of
 from .tools.presence import JOIN
 from .tools.profiles import FULL
@@ -59,7 +59,7 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(destructive_hint=False, open_world_hint=False)
 
 #: Returns the session of a request, by what the SDK knows of it.
-Sessions = Callable[[Any], Session]
+Sessions = Callable[[Any], McpSession]
 
 
 class Protocol:
@@ -75,7 +75,7 @@ class Protocol:
         self,
         session_of: Sessions,
         profile_of: Callable[[Any], str],
-        check: Callable[[Any, Row], None] = lambda context, row: None,
+        check: Callable[[Any, AccessRule], None] = lambda context, row: None,
     ) -> None:
         self._session_of = session_of
         self._profile_of = profile_of
@@ -188,7 +188,7 @@ class Protocol:
         )
 
 
-def _act(tool: Tool, session: Session, name: str | None, arguments: Arguments) -> Reply:
+def _act(tool: Tool, session: McpSession, name: str | None, arguments: Arguments) -> Reply:
     """Call a tool, in the name of the agent that the call itself may name."""
     with damage_named():
         if name:
@@ -196,7 +196,7 @@ def _act(tool: Tool, session: Session, name: str | None, arguments: Arguments) -
         return tool.act(session, arguments)
 
 
-def _read(session: Session, uri: str) -> str:
+def _read(session: McpSession, uri: str) -> str:
     """Read a resource."""
     with damage_named():
         return read(session, uri)
@@ -216,12 +216,12 @@ def _listed(tool: Tool, forgets: bool) -> ListedTool:
     )
 
 
-def _room_of(context: Any) -> Room:
+def _room_of(context: Any) -> ResultRoom:
     client = context.session.client_params
-    return Room.of(None if client is None else client.client_info.name)
+    return ResultRoom.of(None if client is None else client.client_info.name)
 
 
-def _result(reply: Reply, room: Room) -> CallToolResult:
+def _result(reply: Reply, room: ResultRoom) -> CallToolResult:
     return CallToolResult(
         content=[_text(room.text(reply.text))],
         structured_content=as_sent(reply.record),

@@ -24,11 +24,11 @@ from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
 from .http import Unreadable, read_message
 from .protocol import Protocol
-from .session import Home, Session
+from .session import BusHandle, McpSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .stdio import Source
+    from .stdio import StdinReader
 
 #: The notification that a client sends when it has the answer to its first request.
 _INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
@@ -41,9 +41,9 @@ _LAST_ANSWERS_S = 10.0
 
 
 def go_on(
-    home: Home,
+    home: BusHandle,
     front: Front,
-    streams: tuple[Input, BinaryIO],
+    streams: tuple[ReplayedInput, BinaryIO],
     *,
     agent: str | None,
     holder: str | None,
@@ -55,7 +55,7 @@ def go_on(
         home: the bus.
         front: has answered until now.
         streams: stdin, and stdout.
-        agent, holder: as for `Session`.
+        agent, holder: as for `McpSession`.
         profile: which tools it is offered.
     """
     # The result says it, and the client would show it to nobody.
@@ -63,7 +63,7 @@ def go_on(
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
-    session = Session(home, agent, holder=holder, root=_root)
+    session = McpSession(home, agent, holder=holder, root=_root)
     protocol = Protocol(lambda context: session, lambda context: profile)
     source, sink = streams
     lines = io.BufferedReader(source)
@@ -178,10 +178,10 @@ class ResumedStreams:
         """Do nothing: each line is sent at once."""
 
 
-class Input(io.RawIOBase):
+class ReplayedInput(io.RawIOBase):
     """The bytes that a client writes, and before them those that were read already."""
 
-    def __init__(self, read: bytes, source: Source) -> None:
+    def __init__(self, read: bytes, source: StdinReader) -> None:
         self._read = memoryview(read)
         self._source = source
 

@@ -47,7 +47,7 @@ _ENVELOPE_BYTES = 200
 
 
 @dataclass(frozen=True)
-class Room:
+class ResultRoom:
     """The room that results have for one program.
 
     Attributes:
@@ -59,7 +59,7 @@ class Room:
     reads_both: bool = False
 
     @classmethod
-    def of(cls, program: str | None) -> Room:
+    def of(cls, program: str | None) -> ResultRoom:
         """Return the room of a program, by the name with which it introduces itself, if any."""
         return cls(_BYTES.get(program or "", DEFAULT_BYTES), program in READ_BOTH)
 
@@ -85,7 +85,7 @@ def as_sent(record: BaseModel) -> dict[str, Any]:
 IDLE_S = 1800.0
 
 
-class Home:
+class BusHandle:
     """An open bus, opened when it is first needed, and again when its file was replaced.
 
     Args:
@@ -200,7 +200,7 @@ def _file_of(bus: Bus) -> tuple[int, int] | None:
 NAMES = "as_agent"
 
 
-class Session:
+class McpSession:
     """One connection of an agent.
 
     Args:
@@ -216,7 +216,7 @@ class Session:
 
     def __init__(
         self,
-        home: Home,
+        home: BusHandle,
         bound_to: str | None = None,
         *,
         holder: str | None = None,
@@ -234,7 +234,7 @@ class Session:
         self._remembers = remembers
         self.principal = principal
         #: The room of results, as the client of the present call has said.
-        self.room = Room()
+        self.room = ResultRoom()
         self._root = root
 
     @property

@@ -11,7 +11,7 @@ import os
 import select
 
 from .front import Front
-from .presence import Presence
+from .presence import PresenceThread
 from .tools.profiles import DEFAULT
 
 TYPE_CHECKING = False
@@ -51,8 +51,8 @@ def serve_stdio(
         prepare: is called before the first use of the bus, once.
     """
     stdin, sink = _take_stdin(), _take_stdout()
-    source = Source(stdin, sink.fileno())
-    presence = Presence(open_bus, agent, holder, prepare)
+    source = StdinReader(stdin, sink.fileno())
+    presence = PresenceThread(open_bus, agent, holder, prepare)
     presence.end_by_signals()
     front = Front(profile)
     try:
@@ -63,11 +63,11 @@ def serve_stdio(
             # Hundreds of classes are made, and stay: to look again and again whether they are
             # garbage takes a sixth of the time.
             gc.disable()
-            from .sdk_server import Input, go_on
+            from .sdk_server import ReplayedInput, go_on
 
             gc.freeze()
             gc.enable()
-            streams = Input(unanswered, source), sink
+            streams = ReplayedInput(unanswered, source), sink
             go_on(home, front, streams, agent=agent, holder=holder, profile=profile)
     except* BrokenPipeError:
         pass  # the agent's program is gone
@@ -75,7 +75,7 @@ def serve_stdio(
         presence.close()
 
 
-class Source:
+class StdinReader:
     """The bytes that a client writes; they end as well when the client reads no more.
 
     Args:
@@ -100,7 +100,7 @@ class Source:
 
 
 def _converse(
-    front: Front, source: Source, sink: BinaryIO, when_quiet: Callable[[], None]
+    front: Front, source: StdinReader, sink: BinaryIO, when_quiet: Callable[[], None]
 ) -> bytes:
     """Answer lines until one is for the SDK, and return it with all that was read after it.
 

@@ -38,7 +38,7 @@ FAMILIES = frozenset(
 )
 
 
-class Door(Mount):
+class PushPalsMount(Mount):
     """The application at the paths of PushPals alone: all others are the server's own."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -75,4 +75,4 @@ def add_door(app: FastAPI, door: FastAPI) -> None:
         setattr(door.state, shared, getattr(app.state, shared))
     door.state.hang_up = lambda client: app.state.hang_up(client)
     app.state.protocol = PROTOCOL_VERSION
-    app.router.routes.append(Door("/", app=door))
+    app.router.routes.append(PushPalsMount("/", app=door))

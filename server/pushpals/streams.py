@@ -28,10 +28,9 @@ from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotF
 from ..access.access import GuardedRouter, TheClient, allowed
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
-from ..listening import Patience
-from ..live.feed import BATCH_BYTES, Batch, Client, Feed
-from ..live.feed import Event as LiveEvent
-from ..live.streams import EventStream, Frames
+from ..listening import ClientTimeouts
+from ..live.feed import BATCH_BYTES, Batch, FeedEvent, LiveFeed, StreamClient
+from ..live.streams import EventStream, WebSocketTransport
 from ..waiting import in_thread
 from .common import (
     UNKNOWN,
@@ -71,7 +70,7 @@ class _Batch(Batch):
     """Events of a session, each with its cursor."""
 
     def __init__(self, framed: Sequence[_Framed], upto: int) -> None:
-        super().__init__(cast("Sequence[LiveEvent]", framed), upto)
+        super().__init__(cast("Sequence[FeedEvent]", framed), upto)
 
     @cached_property
     def sse(self) -> bytes:
@@ -106,7 +105,7 @@ async def follow_by_socket(socket: WebSocket, id: str) -> None:
         await socket.send_denial_response(refusal(error))
         return
     await socket.accept()
-    await Client(socket, "websocket", Frames(socket), row).follow(batches)
+    await StreamClient(socket, "websocket", WebSocketTransport(socket), row).follow(batches)
 
 
 async def _events(
@@ -124,8 +123,8 @@ async def _batches(
 
     Yields an empty batch when nothing came for a while.
     """
-    feed: Feed = connection.app.state.server.state.feed
-    patience: Patience = connection.app.state.patience
+    feed: LiveFeed = connection.app.state.server.state.feed
+    patience: ClientTimeouts = connection.app.state.patience
     loop = asyncio.get_running_loop()
     spoke = loop.time()
     while not feed.is_over:
@@ -145,7 +144,7 @@ async def _batches(
             spoke = loop.time()
 
 
-async def _hear(feed: Feed, after_seq: int, timeout_s: float) -> bool:
+async def _hear(feed: LiveFeed, after_seq: int, timeout_s: float) -> bool:
     """Wait for an event of any session after a seq; return False when the time is over."""
     async with aclosing(feed.stream(after_seq, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
         async for batch in batches:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
-from ...git.branches.forecast import NotKnown, changed_files, conflicts
+from ...git.branches.forecast import UnknownForecast, changed_files, conflicts
 from ...git.repository import CommandFailed, GitFailed
 from ...git.sealed import SealedRepository, sealed_around
 from ...git.trusted import NotTrusted, TrustedRepositories
@@ -187,7 +187,7 @@ def _clashes(bus: Bus, repository: SealedRepository, heads: Mapping[str, str]) -
     found = []
     for a, b in pairs:
         forecast = forecasts.get(_key(heads[a], heads[b]))
-        if isinstance(forecast, NotKnown):
+        if isinstance(forecast, UnknownForecast):
             files = tuple(map(_text, forecast.files))
             found.append(Clash(_text(a), _text(b), files, forecast.reason))
         elif forecast is not None:
@@ -208,7 +208,9 @@ def _forecasts(
         merged = dict(zip(part, conflicts(repository, part), strict=True))
         found |= merged
         # Another time it may be known: where an object was fetched, or there was more time.
-        lasting = {pair: files for pair, files in merged.items() if not isinstance(files, NotKnown)}
+        lasting = {
+            pair: files for pair, files in merged.items() if not isinstance(files, UnknownForecast)
+        }
         if lasting:
             with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
                 table.note(lasting)

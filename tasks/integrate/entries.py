@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...git.branches.candidates import Candidate
-    from ...git.branches.repositories import Place
+    from ...git.branches.repositories import RepositoryPlace
     from ...git.repository import Repository
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
@@ -183,7 +183,7 @@ class Ownership:
         git: reads its commits, and perhaps others that are kept aside; None: the repository's own.
     """
 
-    def __init__(self, bus: Bus, place: Place, git: Repository | None = None) -> None:
+    def __init__(self, bus: Bus, place: RepositoryPlace, git: Repository | None = None) -> None:
         self._table = TaskTable.of(bus)
         self._repository = place.common_dir
         self._git = git or place.git

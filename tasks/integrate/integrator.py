@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ...bus.heartbeat_thread import Heart
     from ...bus.leases import Lease
     from ...git.branches.candidates import Strategy
-    from ...git.branches.repositories import Place
+    from ...git.branches.repositories import RepositoryPlace
     from ...subscribers.jobs.claims import Claim
     from .entries import Result
 
@@ -282,7 +282,7 @@ class Rules:
         """The number of entries that are tested together: only the first can be a fast-forward."""
         return 1 if self.strategy == "ff" or self.propose is not None else self.batch
 
-    def target_in(self, place: Place, held: int) -> LocalTarget:
+    def target_in(self, place: RepositoryPlace, held: int) -> LocalTarget:
         """Return the target, in a repository; git holds a lock with us.
 
         Raises:
@@ -294,7 +294,7 @@ class Rules:
         return RemoteTarget(place, self.target, (held,), self.remote, self.push_timeout_s)
 
 
-def checks_of(place: Place) -> tuple[Check, ...]:
+def checks_of(place: RepositoryPlace) -> tuple[Check, ...]:
     """Return the checks that the settings of a repository name; no commit can change these."""
     from ...git.repository import CommandFailed
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...git.branches.candidates import (
+    CandidateConflict,
     Candidates,
-    Conflict,
     NotSigned,
     contains,
     is_part,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...git.branches.candidates import Candidate, Strategy
-    from ...git.branches.repositories import Place
+    from ...git.branches.repositories import RepositoryPlace
     from ...git.remote_target import CheckTree
     from ...git.repository import Repository
     from ...git.target_refs import LocalTarget
@@ -62,7 +62,7 @@ class Stack:
     made: list[Made] = field(default_factory=list)
     there: list[Made] = field(default_factory=list)
     later: list[Entry] = field(default_factory=list)
-    wrong: list[tuple[Entry, Conflict]] = field(default_factory=list)
+    wrong: list[tuple[Entry, CandidateConflict]] = field(default_factory=list)
     unsigned: list[tuple[Entry, str]] = field(default_factory=list)
 
 
@@ -81,7 +81,9 @@ def stack_up(
     for entry in entries:
         head = None if entry.head is None else git.commit(entry.head)
         if head is None:
-            stack.wrong.append((entry, Conflict((), f"there is no commit {entry.head or 'named'}")))
+            stack.wrong.append(
+                (entry, CandidateConflict((), f"there is no commit {entry.head or 'named'}"))
+            )
             continue
         try:
             tip = _put_on(stack, candidates, entry, head, (onto, tip), strategy)
@@ -90,7 +92,9 @@ def stack_up(
         except CommandFailed as error:
             if is_whole(git, head, onto):
                 raise  # the machine's trouble, or the target's
-            stack.wrong.append((entry, Conflict((), f"git can't read all of it: {error.reason}")))
+            stack.wrong.append(
+                (entry, CandidateConflict((), f"git can't read all of it: {error.reason}"))
+            )
     return stack
 
 
@@ -106,7 +110,7 @@ def _put_on(
     onto, tip = bottom_and_tip
     git = candidates.git
     made = candidates.make(head, tip, strategy, entry.words, onto)
-    if isinstance(made, Conflict):
+    if isinstance(made, CandidateConflict):
         _sort_out(stack, entry, made, is_first=tip == onto)
     elif made.commit == tip != onto:
         stack.later.append(entry)
@@ -114,14 +118,14 @@ def _put_on(
         stack.there.append(Made(entry, head, _at(made, git, head), ""))
     elif (id := _approved_id(git, head, made)) is None:
         words = "the merge would change more than what was approved: rebase it onto the target"
-        stack.wrong.append((entry, Conflict((), words)))
+        stack.wrong.append((entry, CandidateConflict((), words)))
     else:
         stack.made.append(Made(entry, head, made, id))
         return made.commit
     return tip
 
 
-def _sort_out(stack: Stack, entry: Entry, conflict: Conflict, *, is_first: bool) -> None:
+def _sort_out(stack: Stack, entry: Entry, conflict: CandidateConflict, *, is_first: bool) -> None:
     if is_first:
         stack.wrong.append((entry, conflict))
     else:
@@ -209,7 +213,7 @@ class Lander:
     def __init__(
         self,
         bus: Bus,
-        place: Place,
+        place: RepositoryPlace,
         rules: Rules,
         book: Book,
         target: LocalTarget,
@@ -332,7 +336,7 @@ class Lander:
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
             self._tell(self._landed(made.entry, landing, reason))
 
-    def _send_back(self, entry: Entry, conflict: Conflict, onto: str) -> Result:
+    def _send_back(self, entry: Entry, conflict: CandidateConflict, onto: str) -> Result:
         """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""
         if self._target.pin() != onto:
             return self._book.requeue(entry, f"{self._rules.target} was moved meanwhile")
@@ -344,7 +348,7 @@ class Lander:
             self._authors(entry, conflict, onto),
         )
 
-    def _authors(self, entry: Entry, conflict: Conflict, onto: str) -> dict[str, str]:
+    def _authors(self, entry: Entry, conflict: CandidateConflict, onto: str) -> dict[str, str]:
         if not conflict.files or entry.head is None:
             return {}
         where = (self._place.common_dir, self._rules.target)

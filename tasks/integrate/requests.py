@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...bus.bus import Bus
-    from ...git.branches.candidates import Conflict
-    from ...git.branches.repositories import Place
+    from ...git.branches.candidates import CandidateConflict
+    from ...git.branches.repositories import RepositoryPlace
     from .entries import OutcomeKind
     from .integrator import Rules
 
 
-def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> None:
+def request(bus: Bus, place: RepositoryPlace, rules: Rules, branches: Sequence[str]) -> None:
     """Add branches without a task to the queue, at the commits that they are at.
 
     Raises:
@@ -59,7 +59,7 @@ def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> No
         open_queue(bus, COMPLETIONS).take_in([receipt.seq for receipt in receipts])
 
 
-def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -> None:
+def _refuse_same(bus: Bus, place: RepositoryPlace, rules: Rules, branch: str, head: str) -> None:
     for entry in waiting(bus, place, rules):
         if (entry.branch, entry.head) == (branch, head):
             raise Refused(f"{shown(branch)} waits already, at {head[:12]}; see 'bus queue list'")
@@ -72,7 +72,7 @@ def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -
             )
 
 
-def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
+def waiting(bus: Bus, place: RepositoryPlace, rules: Rules) -> list[Entry]:
     """Return the entries for a target that have no end, in their order; nothing is claimed."""
     jobs = Jobs.of(bus)
     found = []
@@ -87,7 +87,7 @@ def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
     return sorted(found, key=lambda entry: (entry.message.priority, entry.message.seq))
 
 
-def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
+def look(bus: Bus, place: RepositoryPlace, rules: Rules) -> Iterator[Result]:
     """Yield what an integration would give now but for checks; nothing is claimed or changed.
 
     Git writes what it makes into a folder of its own, which is removed. No driver is run: what one
@@ -120,10 +120,10 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
 
 def _refused(
     bus: Bus,
-    place: Place,
+    place: RepositoryPlace,
     rules: Rules,
     entry: Entry,
-    conflict: Conflict,
+    conflict: CandidateConflict,
     candidates: Candidates,
     onto: str,
 ) -> Result:

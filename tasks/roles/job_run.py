@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
-    from ...git.branches.repositories import Place
+    from ...git.branches.repositories import RepositoryPlace
     from ...git.trees.tree_state import TreeState
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
@@ -232,7 +232,7 @@ class Means:
 _LIMIT_S = 600.0
 
 
-def files_of(place: Place, ref: str, folder: str) -> str:
+def files_of(place: RepositoryPlace, ref: str, folder: str) -> str:
     """Write the files of a commit into a new folder, and return that.
 
     Args:

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.leases import Lease
-    from ...git.trees.tree_list import Tree
+    from ...git.trees.tree_list import LinkedTree
     from ...git.trees.tree_state import TreeState
     from ...subscribers.jobs.claims import Claim
     from ...workers.processes.stop_switch import StopSwitch
@@ -138,7 +138,7 @@ class Author:
         }
 
 
-def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> TreeState:
+def commit_leftovers(tree: LinkedTree, task: Task, prompt: str, author: Author) -> TreeState:
     """Commit what the work tree of a task has and its branch has not; return its state then.
 
     Hooks are not run, and nothing is signed: nobody is there to answer, and the integrator checks
@@ -284,7 +284,7 @@ class JobTrees:
             )
         stoppable_spawn(self._tasks.bus, stop).mend(task, self._spec(task.task))
 
-    def tree_of(self, task: Task) -> Tree:
+    def tree_of(self, task: Task) -> LinkedTree:
         """Return the tree of a task, as the repository lists it.
 
         Raises:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...bus.bus import Bus
-    from ...git.trees.rescue import Kept
+    from ...git.trees.rescue import KeptCommit
     from ...schema.message.draft import Draft
     from .planning import TaskJob
 
@@ -113,7 +113,7 @@ class Earlier:
         kept: the refs.
     """
 
-    def __init__(self, heads: DoneHeads | None, kept: list[Kept]) -> None:
+    def __init__(self, heads: DoneHeads | None, kept: list[KeptCommit]) -> None:
         self._heads, self._kept = heads, kept
 
     def drop(self) -> None:

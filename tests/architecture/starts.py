@@ -43,7 +43,7 @@ OWN_STARTERS = re.compile(
     r"(?:.*\.)?(run_process|run_limited|run_guarded|run_child|ReapedChild|OwnChild|Repository|repository_at"
     r"|repository_of"
     r"|SealedRepository|sealed_around|sealed_tree|TrustedRepositories|named_repository|Lookout"
-    r"|(?:Place|WorkTree)\.around)"
+    r"|(?:RepositoryPlace|WorkTree)\.around)"
 )
 
 #: Methods of objects whose kind is not known here: of a process, a socket, an event loop.

@@ -56,7 +56,8 @@ STARTS = {
     "import pickle\npickle.loads(data)": "pickle.loads",
     "connection.enable_load_extension(True)": ".enable_load_extension",
     "from ..workers.processes.run_process import run_process\nrun_process(words)": "run_process",
-    "from .repositories import Place\nPlace.around(folder)": "Place.around",
+    "from .repositories import RepositoryPlace\n"
+    "RepositoryPlace.around(folder)": "RepositoryPlace.around",
     "from . import repositories\nrepositories.repository_at(folder)": "repository_at",
     "from .repository import Repository as R\nR(folder)": "Repository",
     "make = functools.partial(OwnChild, words)": "OwnChild",

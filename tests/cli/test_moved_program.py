@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.driver_setup import Drivers
+from ackbus.git.driver_setup import DriverSetup
 from ackbus.schema.directory.layout import Layout
 
 from .clones import Clone
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # starts many processes
 
 def configure(clone: Clone, program: str) -> None:
     """Set the drivers up as an installation elsewhere did."""
-    Drivers(Layout(clone.bus_dir), program).install()
+    DriverSetup(Layout(clone.bus_dir), program).install()
 
 
 @pytest.fixture

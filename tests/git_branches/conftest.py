@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import WorkTrees
 
 from ..cli.git import Git, git_env
@@ -30,7 +30,7 @@ def main(tmp_path: Path, alone: None) -> Git:
 @pytest.fixture
 def trees(main: Git) -> WorkTrees:
     """The work trees of its tasks."""
-    return WorkTrees(Place.around(str(main.path)))
+    return WorkTrees(RepositoryPlace.around(str(main.path)))
 
 
 def repository(path: Path, *options: str) -> Git:

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus.git.branches.forecast import (
     Forecast,
-    NotKnown,
+    UnknownForecast,
     attribute_files,
     conflicts,
     with_attributes,
@@ -60,7 +60,7 @@ def _commit(branch: str, mark: int, files: dict[str, str]) -> str:
 def word(forecast: Forecast) -> str:
     if forecast is None:
         return "merges"
-    return "not known" if isinstance(forecast, NotKnown) else "clashes"
+    return "not known" if isinstance(forecast, UnknownForecast) else "clashes"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus.git import history, limited
 from ackbus.git.branches.repositories import text_of
-from ackbus.git.history import Filters, traffic
+from ackbus.git.history import MessageFilters, traffic
 from ackbus.git.limited import lines_of, run_limited
 from ackbus.git.repository import GitFailed
 from ackbus.git.sealed import sealed_around
@@ -63,8 +63,8 @@ def test_commit_with_more_messages_than_are_held_is_named(
     line = '{{"id":"m-{0}","ts":"2026-01-01T00:00:00.000Z","type":"t","from":"a"}}\n'
     main.commit(".worker-state/bus.jsonl", text=line.format(1))
     monkeypatch.setattr(history, "_MOST_BYTES", 1000)
-    assert [len(each.messages) for each in traffic(str(main.path), filters=Filters())] == [1]
+    assert [len(each.messages) for each in traffic(str(main.path), filters=MessageFilters())] == [1]
     main.commit(".worker-state/bus.jsonl", text="".join(map(line.format, range(20))))
     with pytest.raises(GitFailed, match="too many to show; name a range without it"):
-        list(traffic(str(main.path), filters=Filters()))
-    assert len(list(traffic(str(main.path), "HEAD~", filters=Filters()))) == 1
+        list(traffic(str(main.path), filters=MessageFilters()))
+    assert len(list(traffic(str(main.path), "HEAD~", filters=MessageFilters()))) == 1

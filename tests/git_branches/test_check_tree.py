@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.remote_target import CheckTree
 from ackbus.git.target_refs import LocalTarget
 from ackbus.git.trees.tree_list import admin_folders
@@ -42,5 +42,5 @@ def test_target_moves_beside_a_tree_that_a_kill_left_half_made(main: Git, trees:
     cut_off(trees, ["commondir", "HEAD"])
     onto = main.head
     candidate = main.ok("commit-tree", f"{onto}^{{tree}}", "-p", onto, "-m", "next")
-    LocalTarget(Place.around(str(main.path)), "main").move(candidate, onto, "test")
+    LocalTarget(RepositoryPlace.around(str(main.path)), "main").move(candidate, onto, "test")
     assert main.head == candidate

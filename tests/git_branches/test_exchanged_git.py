@@ -16,7 +16,7 @@ import pytest
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.rescue import Rescue
-from ackbus.git.trees.tree_list import Tree
+from ackbus.git.trees.tree_list import LinkedTree
 from ackbus.git.trees.tree_state import TreeState, read_state
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
@@ -71,13 +71,13 @@ def _in_a_folder_by_file(tree: Path, command: Path) -> None:
 EXCHANGES = (_by_folder, _by_file, _in_a_folder, _in_a_folder_by_file)
 
 
-def _commit(trees: WorkTrees, tree: Tree) -> TreeState:
+def _commit(trees: WorkTrees, tree: LinkedTree) -> TreeState:
     base = trees.place.commit("main")
     task = SimpleNamespace(task="fix", attempt=1, base=base, branch="w/fix")
     return commit_leftovers(tree, task, "prompt", Author("a", "a@example.com"))  # type: ignore[arg-type]
 
 
-ACTS: dict[str, Callable[[WorkTrees, Tree], object]] = {
+ACTS: dict[str, Callable[[WorkTrees, LinkedTree], object]] = {
     "look": lambda trees, tree: read_state(tree, "HEAD"),
     "commit": _commit,
     "keep": lambda trees, tree: Rescue(trees.place).files_of("fix", tree, tree.head or ""),
@@ -97,7 +97,7 @@ def command(tmp_path: Path) -> Path:
     return folder / "command"
 
 
-def prepare(trees: WorkTrees, exchange: Exchange, command: Path) -> Tree:
+def prepare(trees: WorkTrees, exchange: Exchange, command: Path) -> LinkedTree:
     """Makes the tree of a task, in which something is exchanged and something changed."""
     made = trees.make(NewTree("fix", "w/fix", trees.place.commit("HEAD")))
     exchange(Path(made.path), command)

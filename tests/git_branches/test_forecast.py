@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.forecast import MergeBases, NotKnown, conflicts
+from ackbus.git.branches.forecast import MergeBases, UnknownForecast, conflicts
 from ackbus.git.sealed import SealedRepository, sealed_around
 
 from ..sizes import size
@@ -119,7 +119,7 @@ def test_a_missing_commit_is_not_known_and_no_conflict(repository: SealedReposit
     path = Path(repository.common_dir).parent
     main, a = git(path, "rev-parse", "main"), commit(path, "a", "main", a="A\n2\n3\n")
     missing, merges = conflicts(repository, [(main, "0" * 39 + "1"), (main, a)])
-    assert isinstance(missing, NotKnown)
+    assert isinstance(missing, UnknownForecast)
     assert merges is None
 
 

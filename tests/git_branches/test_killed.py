@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.repository import OutOfTime
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import TreeBusy, admin_folders
@@ -67,7 +67,7 @@ def test_making_killed_at_each_git_is_ended_by_a_repetition(
     new = wish(main)
 
     def make() -> None:
-        WorkTrees(Place.around(str(main.path))).make(new)
+        WorkTrees(RepositoryPlace.around(str(main.path))).make(new)
 
     for fatal, when in kills(tmp_path / "bin", make, least=10):
         trees.make(new)
@@ -84,7 +84,7 @@ def test_removal_killed_at_each_git_loses_nothing_and_is_ended_by_a_repetition(
     new = wish(main)
 
     def remove() -> None:
-        trees = WorkTrees(Place.around(str(main.path)))
+        trees = WorkTrees(RepositoryPlace.around(str(main.path)))
         Removal(trees).remove("fix", "w/fix", keeps_files=True)
 
     def prepare() -> tuple[str, str]:
@@ -141,12 +141,12 @@ def test_git_killed_in_the_midst_of_a_checkout(main: Git, trees: WorkTrees, name
 
 MAKE = """
 import sys
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 _, folder, base, *given = sys.argv
 setup = given or ("sh", "-c", "echo once >>.made")
 new = NewTree("fix", "w/fix", base, copies=(".env",), setup=setup)
-WorkTrees(Place.around(folder)).make(new)
+WorkTrees(RepositoryPlace.around(folder)).make(new)
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git import target_refs
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.driver_setup import _append, _lines, _take_out
 from ackbus.git.guard import GuardHooks
 from ackbus.git.target_refs import is_derived
@@ -90,7 +90,7 @@ def test_folder_of_trees_that_a_link_leads_out_of_the_project_is_refused(
     git(main, "init", "--quiet")
     git(main, "config", "ackbus.trees", given)
     (main / "trees").symlink_to(outside)
-    trees = WorkTrees(Place.around(str(main)))
+    trees = WorkTrees(RepositoryPlace.around(str(main)))
     with pytest.raises(Refused, match="leads out of"):
         trees.make_folder(trees.folder)
     assert os.listdir(outside) == ["x"]
@@ -103,7 +103,7 @@ def test_gitignore_of_the_trees_is_written_through_no_link(tmp_path: Path) -> No
     folder.mkdir()
     (outside / "x").write_text("")
     (folder / ".gitignore").symlink_to(outside / "x")
-    WorkTrees(Place.around(str(main))).make_folder(str(folder))
+    WorkTrees(RepositoryPlace.around(str(main))).make_folder(str(folder))
     assert (outside / "x").read_text() == ""
 
 
@@ -125,7 +125,9 @@ def test_a_tree_is_not_mended_where_a_link_leads(tmp_path: Path, is_folder: bool
     git(main, "init", "--quiet")
     git(main, "commit", "--quiet", "--allow-empty", "--message", "first")
     git(main, "worktree", "add", "--quiet", str(tmp_path / "task"))
-    (tree,) = [each for each in read_trees(Place.around(str(main))) if each.path.endswith("task")]
+    (tree,) = [
+        each for each in read_trees(RepositoryPlace.around(str(main))) if each.path.endswith("task")
+    ]
     shutil.rmtree(tree.path)
     if is_folder:
         Path(tree.path).symlink_to(outside)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.removal import Removal, Removed
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
@@ -27,7 +27,7 @@ class Lives:
     def __init__(self, main: Git, folder: Path, seed: int) -> None:
         self.main, self.folder = main, folder
         self.random = random.Random(seed)
-        self.trees = WorkTrees(Place.around(str(main.path)))
+        self.trees = WorkTrees(RepositoryPlace.around(str(main.path)))
         self.commits: set[str] = {main.head}
         self.landed: list[str] = []
         self.dirt: dict[str, str] = {}

@@ -8,7 +8,7 @@ import pytest
 from ackbus import Bus
 from ackbus.git.trees.removal import Removal, Removed
 from ackbus.git.trees.rescue import Rescue
-from ackbus.git.trees.tree_list import Tree
+from ackbus.git.trees.tree_list import LinkedTree
 from ackbus.git.trees.tree_state import read_state
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
@@ -30,7 +30,7 @@ def remove(trees: WorkTrees, branch: str | None = "w/fix", **more: object) -> Re
     return Removal(trees).remove("fix", branch, **more)  # type: ignore[arg-type]
 
 
-def tree_of(trees: WorkTrees) -> Tree:
+def tree_of(trees: WorkTrees) -> LinkedTree:
     """The same tree, as the repository lists it."""
     tree = trees.of("fix")
     assert tree is not None

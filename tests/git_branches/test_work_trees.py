@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.repository import GitFailed, OutOfTime
 from ackbus.git.trees.removal import Removal
-from ackbus.git.trees.tree_list import Tree, safe_name, usage_of
+from ackbus.git.trees.tree_list import LinkedTree, safe_name, usage_of
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 
@@ -23,7 +23,7 @@ from ..sizes import size
 from .conftest import at, has_ended, repository
 
 
-def make(trees: WorkTrees, task: str = "fix", branch: str = "w/fix", **more: object) -> Tree:
+def make(trees: WorkTrees, task: str = "fix", branch: str = "w/fix", **more: object) -> LinkedTree:
     base = trees.place.commit("HEAD")
     return trees.make(NewTree(task, branch, base, **more))  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def test_tree_deleted_by_hand_comes_back_as_it_was_staged(main: Git, trees: Work
 )
 def test_repository_of_any_name(tmp_path: Path, name: str) -> None:
     main = repository(tmp_path / name)
-    trees = WorkTrees(Place.around(str(main.path)))
+    trees = WorkTrees(RepositoryPlace.around(str(main.path)))
     tree = make(trees)
     assert at(tree.path).ok("status", "--porcelain") == ""
     assert main.ok("status", "--porcelain") == ""
@@ -121,7 +121,7 @@ def test_repository_without_a_commit_says_what_it_needs(tmp_path: Path) -> None:
     git = Git(tmp_path, dict(os.environ))
     git.ok("init", "--quiet")
     with pytest.raises(Refused, match="has no commit at HEAD yet; make a first commit"):
-        Place.around(str(tmp_path)).commit("HEAD")
+        RepositoryPlace.around(str(tmp_path)).commit("HEAD")
 
 
 class TestForms:
@@ -129,7 +129,7 @@ class TestForms:
 
     def test_bare(self, main: Git, tmp_path: Path) -> None:
         main.ok("clone", "--quiet", "--bare", ".", tmp_path / "bare.git")
-        trees = WorkTrees(Place.around(str(tmp_path / "bare.git")))
+        trees = WorkTrees(RepositoryPlace.around(str(tmp_path / "bare.git")))
         assert trees.place.is_bare
         tree = make(trees)
         assert Path(tree.path) == tmp_path / "bare.trees" / "fix"
@@ -139,7 +139,7 @@ class TestForms:
         old = main.head
         main.commit("second")
         main.ok("clone", "--quiet", "--depth=1", f"file://{main.path}", tmp_path / "clone")
-        trees = WorkTrees(Place.around(str(tmp_path / "clone")))
+        trees = WorkTrees(RepositoryPlace.around(str(tmp_path / "clone")))
         assert trees.place.is_shallow
         assert at(make(trees).path).head == main.head
         with pytest.raises(Refused, match="or a commit that a shallow clone left out; fetch it"):
@@ -150,14 +150,14 @@ class TestForms:
         main.ok("config", "uploadpack.allowAnySHA1InWant", "true")
         options = ("--quiet", "--filter=blob:none", "--no-checkout")
         main.ok("clone", *options, f"file://{main.path}", tmp_path / "clone")
-        trees = WorkTrees(Place.around(str(tmp_path / "clone")))
+        trees = WorkTrees(RepositoryPlace.around(str(tmp_path / "clone")))
         assert Path(make(trees).path, "file").read_text() == "first\n"
 
     def test_symlinked(self, main: Git, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(main.path)
-        trees = WorkTrees(Place.around(str(tmp_path / "link")))
+        trees = WorkTrees(RepositoryPlace.around(str(tmp_path / "link")))
         tree = make(trees)
-        assert make(WorkTrees(Place.around(str(main.path)))) == tree
+        assert make(WorkTrees(RepositoryPlace.around(str(main.path)))) == tree
 
     def test_detached_and_dirty(self, main: Git, trees: WorkTrees) -> None:
         main.ok("checkout", "--quiet", "--detach")
@@ -170,7 +170,7 @@ class TestForms:
     def test_seen_from_a_linked_tree_and_from_a_folder(self, main: Git, trees: WorkTrees) -> None:
         tree = make(trees)
         (Path(tree.path) / "inner").mkdir()
-        place = Place.around(str(Path(tree.path) / "inner"))
+        place = RepositoryPlace.around(str(Path(tree.path) / "inner"))
         assert (place.common_dir, place.main) == (trees.place.common_dir, str(main.path))
 
     def test_with_submodules(self, main: Git, trees: WorkTrees, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ class TestForms:
     def test_of_a_submodule(self, main: Git, tmp_path: Path) -> None:
         inner = repository(tmp_path / "inner")
         main.ok("submodule", "--quiet", "add", str(inner.path), "sub")
-        trees = WorkTrees(Place.around(str(main.path / "sub")))
+        trees = WorkTrees(RepositoryPlace.around(str(main.path / "sub")))
         assert trees.place.main == str(main.path / "sub")
         tree = make(trees)
         assert at(tree.path).ok("status", "--porcelain") == ""
@@ -194,7 +194,7 @@ class TestForms:
 
     def test_with_its_git_folder_elsewhere(self, tmp_path: Path) -> None:
         main = repository(tmp_path / "repo", f"--separate-git-dir={tmp_path / 'elsewhere'}")
-        trees = WorkTrees(Place.around(str(main.path)))
+        trees = WorkTrees(RepositoryPlace.around(str(main.path)))
         assert at(make(trees).path).ok("status", "--porcelain") == ""
 
     def test_a_tag_of_the_same_name_as_the_branch(self, main: Git, trees: WorkTrees) -> None:
@@ -273,14 +273,14 @@ class TestOthers:
         taken = usage_of([tree])
         assert (taken.trees, 2_000_000 <= taken.bytes < 2_200_000) == (1, True)
         main.ok("config", "ackbus.maxTreesBytes", "1m")
-        again = WorkTrees(Place.around(str(main.path)))
+        again = WorkTrees(RepositoryPlace.around(str(main.path)))
         with pytest.raises(Refused, match=r"take 2\d{6} bytes, of at most 1048576; clean some"):
             make(again, "two", "w/two")
         main.ok("config", "ackbus.maxTreesBytes", "much")
         with pytest.raises(
             InvalidInput, match=r"ackbus.maxTreesBytes must be a number, not 'much'"
         ):
-            make(WorkTrees(Place.around(str(main.path))), "two", "w/two")
+            make(WorkTrees(RepositoryPlace.around(str(main.path))), "two", "w/two")
 
     def test_files_that_go_while_they_are_counted(self, trees: WorkTrees) -> None:
         """Agents work in the trees: here the descriptor of the listing itself is gone by then."""
@@ -404,10 +404,10 @@ class TestFilling:
 
 FULL = """
 import resource, signal, sys
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import AckbusError
-place = Place.around(sys.argv[1])
+place = RepositoryPlace.around(sys.argv[1])
 base = place.commit("HEAD")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
@@ -450,11 +450,11 @@ def test_disk_without_room_is_one_line_and_a_repetition_goes_on(
 
 ONE = """
 import sys
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 _, folder, task, base = sys.argv
 sys.stdin.read()
-WorkTrees(Place.around(folder)).make(NewTree(task, f"w/{task}", base))
+WorkTrees(RepositoryPlace.around(folder)).make(NewTree(task, f"w/{task}", base))
 """
 
 
@@ -489,7 +489,7 @@ def test_variables_of_a_hook_lead_nowhere_else(
     other = repository(tmp_path / "other")
     monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / ".git" / "index"))
-    tree = make(WorkTrees(Place.around(str(main.path))))
+    tree = make(WorkTrees(RepositoryPlace.around(str(main.path))))
     monkeypatch.delenv("GIT_DIR")
     monkeypatch.delenv("GIT_INDEX_FILE")
     assert trees.all() == [tree]
@@ -510,4 +510,4 @@ def test_large_files_without_git_lfs_are_said(main: Git, trees: WorkTrees) -> No
 
 def test_no_repository_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(AckbusError, match="is in no git repository"):
-        Place.around(str(tmp_path))
+        RepositoryPlace.around(str(tmp_path))

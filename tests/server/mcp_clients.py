@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, Implementation
 
 from ackbus import Bus
 from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.session import Home, Session
+from ackbus.server.mcp.session import BusHandle, McpSession
 from ackbus.server.mcp.tools.profiles import FULL
 
 T = TypeVar("T")
@@ -80,8 +80,8 @@ def in_process(
     mode: str = "auto",
 ) -> T:
     """Lets an agent act on a bus by the protocol, without a process between them."""
-    home = Home(lambda: Bus.open(bus_dir))
-    session = Session(home, name)
+    home = BusHandle(lambda: Bus.open(bus_dir))
+    session = McpSession(home, name)
 
     async def run() -> T:
         server = Protocol(lambda context: session, lambda context: FULL).server()

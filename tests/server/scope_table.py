@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ackbus.schema.message.patterns import ACTED_TYPES
-from ackbus.server.access.table import DOORS, Also, Names, Row
+from ackbus.server.access.table import DOORS, AccessRule, ActsAs, FurtherDemand
 
 PAGE = Path(__file__).parents[2] / "docs/scopes.md"
 
@@ -38,18 +38,22 @@ def page() -> str:
         + "".join(_line(operation, row) for operation, row in door.items())
         for name, door in DOORS.items()
     )
-    names = "".join(f"- {each.name.lower()}: {each}\n" for each in Names)
-    also = "".join(f"- {each.name.lower()}: {each}\n" for each in Also if each is not Also.NOTHING)
+    names = "".join(f"- {each.name.lower()}: {each}\n" for each in ActsAs)
+    also = "".join(
+        f"- {each.name.lower()}: {each}\n"
+        for each in FurtherDemand
+        if each is not FurtherDemand.NOTHING
+    )
     return f"{HEAD}{types}\nThe name under which it acts:\n\n{names}\nWhat it asks besides:\n\n{also}{doors}"
 
 
-def _line(operation: str, row: Row) -> str:
+def _line(operation: str, row: AccessRule) -> str:
     scopes = "no token" if row.scopes is None else "any token"
     if row.scopes:
         scopes = " and ".join(f"`{scope}`" for scope in sorted(row.scopes))
     if row.under_claim is not None:
         scopes += f", or `{row.under_claim}` under a claim of its own"
-    also = "" if row.also is Also.NOTHING else row.also.name.lower()
+    also = "" if row.also is FurtherDemand.NOTHING else row.also.name.lower()
     return f"| `{operation}` | {scopes} | {row.names.name.lower()} | {also} |\n"
 
 

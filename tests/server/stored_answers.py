@@ -22,7 +22,7 @@ from ackbus.server.mcp.front import CAPABILITIES, PROTOCOL
 from ackbus.server.mcp.http import Unreadable, read_message
 from ackbus.server.mcp.protocol import Protocol
 from ackbus.server.mcp.sdk_server import serve_streams
-from ackbus.server.mcp.session import Home, Session
+from ackbus.server.mcp.session import BusHandle, McpSession
 from ackbus.server.mcp.tools.profiles import PROFILES
 
 Json = dict[str, Any]
@@ -62,13 +62,13 @@ class Wires:
         pass
 
 
-def no_session(context: object) -> Session:
+def no_session(context: object) -> McpSession:
     """A session without an agent, and without a bus: the first requests need none."""
 
     def open_no_bus() -> Bus:
         raise BusNotFound("no bus")
 
-    return Session(Home(open_no_bus))
+    return McpSession(BusHandle(open_no_bus))
 
 
 def answers_of_sdk(profile: str, lines: Iterable[bytes]) -> list[Json]:

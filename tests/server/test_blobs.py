@@ -17,7 +17,7 @@ from starlette.types import Message
 from ackbus import Bus
 from ackbus.server.access.access import Access
 from ackbus.server.api.blobs import BlobResponse
-from ackbus.server.listening import Patience
+from ackbus.server.listening import ClientTimeouts
 from ackbus.server.running import create_app
 
 from ..conftest import wait_until
@@ -229,7 +229,7 @@ def test_download_ends_with_its_client(bus: Bus) -> None:
     response = BlobResponse(bus.blobs, ref, 50_000_000)
     sent: list[Message] = []
     app = FastAPI()
-    app.state.patience, app.state.hang_up = Patience(), lambda client: None
+    app.state.patience, app.state.hang_up = ClientTimeouts(), lambda client: None
     app.state.downloads = None
 
     async def receive() -> Message:

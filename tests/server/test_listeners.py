@@ -12,14 +12,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ackbus.schema.errors import AckbusError
-from ackbus.server.running import Door, Listeners
+from ackbus.server.running import Listeners, ServedApp
 
 
-def door(name: str, listen: str = "127.0.0.1:0") -> Door:
+def door(name: str, listen: str = "127.0.0.1:0") -> ServedApp:
     async def answer(request: Request) -> Response:
         return PlainTextResponse(name)
 
-    return Door(name, listen, Starlette(routes=[Route("/", answer)]))
+    return ServedApp(name, listen, Starlette(routes=[Route("/", answer)]))
 
 
 def test_each_door_is_served_on_its_address_until_the_end() -> None:
@@ -62,7 +62,7 @@ def test_an_application_that_can_not_start_is_an_error() -> None:
     broken = Starlette()
     broken.router.lifespan = lifespan_of
     with (
-        Listeners([Door("broken", "127.0.0.1:0", broken)]) as listeners,
+        Listeners([ServedApp("broken", "127.0.0.1:0", broken)]) as listeners,
         pytest.raises(AckbusError, match=r"broken can't be served on 127\.0\.0\.1:0"),
     ):
         listeners.start()
@@ -79,7 +79,7 @@ def test_what_waits_is_ended_at_the_stop() -> None:
 
     app = Starlette(routes=[Route("/", wait)])
     answers: list[str] = []
-    with Listeners([Door("one", "127.0.0.1:0", app, on_stop=is_over.set)]) as listeners:
+    with Listeners([ServedApp("one", "127.0.0.1:0", app, on_stop=is_over.set)]) as listeners:
         listeners.start()
         url = listeners.urls["one"]
         waiting = threading.Thread(target=lambda: answers.append(httpx.get(url, timeout=60).text))

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from ackbus.server.listening import Patience, listen_on
-from ackbus.server.running import Door, Listeners
+from ackbus.server.listening import ClientTimeouts, listen_on
+from ackbus.server.running import Listeners, ServedApp
 
 #: How long a client may take for the head of a request here, in seconds.
 HEAD_S = 1.0
@@ -45,7 +45,9 @@ def url() -> Iterator[str]:
         return StreamingResponse(pieces())
 
     app = Starlette(routes=[Route("/", answer, methods=["GET", "POST"]), Route("/stream", stream)])
-    with Listeners([Door("test", "127.0.0.1:0", app, Patience(head_s=HEAD_S))]) as listeners:
+    with Listeners(
+        [ServedApp("test", "127.0.0.1:0", app, ClientTimeouts(head_s=HEAD_S))]
+    ) as listeners:
         listeners.start()
         yield listeners.urls["test"]
 

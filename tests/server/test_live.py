@@ -19,7 +19,7 @@ from ackbus import Bus, Draft, Message
 from ackbus.bus.log.filters import Wanted
 from ackbus.schema.errors import BusUnusable
 from ackbus.server.live import feed as feed_module
-from ackbus.server.live.feed import BATCH_BYTES, Batch, Event, Feed, History
+from ackbus.server.live.feed import BATCH_BYTES, Batch, FeedEvent, FeedHistory, LiveFeed
 
 from ..conftest import RunBus
 from .conftest import Serve, problem, serving
@@ -222,7 +222,7 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
     """It asked the log, of which the feed had not yet heard: looking must not starve it."""
 
     async def follow() -> int:
-        feed = Feed(bus)
+        feed = LiveFeed(bus)
         try:
             seq = bus.publish("t", from_agent="a").seq
             async for batch in feed.stream(seq, Wanted(), keep_alive_s=10):
@@ -247,7 +247,7 @@ def test_defect_does_not_end_the_feed(
     """U-22: nobody would notice but by what doesn't come. Nothing is left out."""
     cut, failures = feed_module.cut, iter([RuntimeError("a defect")])
 
-    def fail_once(events: list[Event]) -> Iterator[Batch]:
+    def fail_once(events: list[FeedEvent]) -> Iterator[Batch]:
         for failure in failures:
             raise failure
         return cut(events)
@@ -255,7 +255,7 @@ def test_defect_does_not_end_the_feed(
     monkeypatch.setattr(feed_module, "cut", fail_once)
 
     async def follow() -> list[int]:
-        feed = Feed(bus)
+        feed = LiveFeed(bus)
         try:
             seq = bus.publish("t", from_agent="a").seq
             async for batch in feed.stream(seq - 1, Wanted(), keep_alive_s=10):
@@ -284,7 +284,7 @@ def test_part_of_the_log_that_fails_when_all_have_left_is_no_error(
     monkeypatch.setattr(bus.log, "read", fail)
 
     async def come_and_go() -> None:
-        history = History(bus)
+        history = FeedHistory(bus)
         client = asyncio.create_task(history.after(0, 1))
         await asyncio.to_thread(reading.wait, 10)
         client.cancel()
@@ -306,7 +306,7 @@ def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_sto
     last = bus.publish("t", "found", from_agent="b").seq
 
     async def follow() -> list[Batch]:
-        feed = Feed(bus)
+        feed = LiveFeed(bus)
         try:
             found: list[Batch] = []
             async for batch in feed.stream(0, Wanted(agent="b"), keep_alive_s=0):
@@ -329,7 +329,7 @@ def test_no_client_is_sent_more_at_once_than_a_batch_may_hold(bus: Bus, wanted: 
     bus.publish_many([Draft("t", "x" * 4000, from_agent="a") for _ in range(300)])
 
     async def follow() -> list[Batch]:
-        feed = Feed(bus)
+        feed = LiveFeed(bus)
         try:
             found: list[Batch] = []
             async for batch in feed.stream(0, wanted, keep_alive_s=10):

@@ -9,7 +9,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from ackbus import Bus, Draft, Inbox
-from ackbus.server.mcp.session import DEFAULT_BYTES, Room
+from ackbus.server.mcp.session import DEFAULT_BYTES, ResultRoom
 from ackbus.server.mcp.tools.common import HEAD_CHARS
 from ackbus.server.mcp.tools.inbox import SKIPPED
 from ackbus.tasks.steps.tasks import Tasks
@@ -74,7 +74,9 @@ def test_no_result_is_longer_than_the_room_and_nothing_is_lost(
         Draft(type, each, from_agent=sender, to_agent="me", id="x" * 250 + str(n))
         for n, each in enumerate(bodies)
     )
-    found = in_process(bus_dir, lambda me: read_all(me, Room.of(program).bytes), program=program)
+    found = in_process(
+        bus_dir, lambda me: read_all(me, ResultRoom.of(program).bytes), program=program
+    )
     assert [each["seq"] for each in found] == list(range(1, len(bodies) + 1))
     for body, each in zip(bodies, found, strict=True):
         is_text = isinstance(each["payload"], str) and not isinstance(body, str)
@@ -257,7 +259,7 @@ def test_answer_to_a_message_for_many_names_the_first(
 
     result = in_process(bus_dir, act, program=program)
     record = result.structured_content or {}
-    assert sent(result) <= Room.of(program).bytes
+    assert sent(result) <= ResultRoom.of(program).bytes
     assert bus.log.newest_seq() == 100
     named = len(record["seqs"])
     assert 5 <= named <= 20

@@ -11,7 +11,7 @@ from ackbus import Bus, Inbox
 from ackbus.bus.heartbeats import Liveness
 from ackbus.bus.presence.session_name import by_connection
 from ackbus.schema.process_table import process
-from ackbus.server.mcp.session import Home, Session
+from ackbus.server.mcp.session import BusHandle, McpSession
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..conftest import wait_until
@@ -102,9 +102,9 @@ def test_inbox_over_http_is_what_the_session_is_shown(bus: Bus, client: httpx.Cl
 def test_session_that_lost_its_name_stops_no_heart_of_another_one(bus_dir: Path) -> None:
     """Both came to one server, whose heart beats for each name."""
     now_ms, own = [1_768_053_600_000], str(process(os.getpid()))
-    home = Home(lambda: Bus.open(bus_dir, clock=lambda: now_ms[0]))
+    home = BusHandle(lambda: Bus.open(bus_dir, clock=lambda: now_ms[0]))
     silent, other = (
-        Session(home, "reviewer", holder=by_connection(own, each)) for each in ("one", "two")
+        McpSession(home, "reviewer", holder=by_connection(own, each)) for each in ("one", "two")
     )
     markers = count()
 

@@ -23,7 +23,7 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.server.mcp.protocol import WAITING
-from ackbus.server.mcp.session import DEFAULT_BYTES, Home
+from ackbus.server.mcp.session import DEFAULT_BYTES, BusHandle
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.common import HEAD_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
@@ -743,7 +743,7 @@ def test_resources_show_what_the_tools_show(bus: Bus, bus_dir: Path) -> None:
 
 
 def test_heart_rests_when_its_agent_makes_no_call(bus: Bus, bus_dir: Path) -> None:
-    home = Home(lambda: Bus.open(bus_dir))
+    home = BusHandle(lambda: Bus.open(bus_dir))
     try:
         home.beat("me")
         home.rest(idle_s=60)
@@ -758,7 +758,7 @@ def test_heart_rests_when_its_agent_makes_no_call(bus: Bus, bus_dir: Path) -> No
 
 def test_name_that_is_none_has_no_heart(bus_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The search for idle hearts would come upon it."""
-    home = Home(lambda: Bus.open(bus_dir))
+    home = BusHandle(lambda: Bus.open(bus_dir))
     try:
         with pytest.raises(InvalidInput):
             home.beat("a\nb")
@@ -770,7 +770,7 @@ def test_name_that_is_none_has_no_heart(bus_dir: Path, caplog: pytest.LogCapture
 
 def test_names_cost_no_thread_each(bus: Bus, bus_dir: Path) -> None:
     """Over HTTP a client may call under any names, one after the other."""
-    home = Home(lambda: Bus.open(bus_dir))
+    home = BusHandle(lambda: Bus.open(bus_dir))
     before = threading.active_count()
     try:
         for number in range(50):

@@ -47,10 +47,10 @@ PHASES = ",".join(["fuzzing", "coverage", "stateful"][: size(sample=1, whole=3)]
 def test_rules_that_a_client_leaves_out_are_none_that_it_sends(one_client: httpx.Client) -> None:
     """Clients that are made of the document send what has a default there."""
     schemas = one_client.get("/v1/openapi.json").json()["components"]["schemas"]
-    rules = schemas["PolicyGiven"]["properties"]
+    rules = schemas["PolicyBody"]["properties"]
     assert len(rules) > 5
     assert not [name for name, rule in rules.items() if "default" in rule]
-    assert "default" not in schemas["QueueGiven"]["properties"]["policy"]
+    assert "default" not in schemas["QueueBody"]["properties"]["policy"]
 
 
 def test_server_keeps_to_its_document(

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ackbus.server import listening
-from ackbus.server.running import Door, Listeners
+from ackbus.server.running import Listeners, ServedApp
 
 #: A request within a request: what a proxy in front would never have let through.
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -77,7 +77,7 @@ def address(asked: list[str]) -> Iterator[tuple[str, int]]:
         return PlainTextResponse(b"body=" + await request.body())
 
     app = Starlette(routes=[Route("/{path:path}", echo, methods=["GET", "POST"])])
-    with Listeners([Door("echo", "127.0.0.1:0", app)]) as listeners:
+    with Listeners([ServedApp("echo", "127.0.0.1:0", app)]) as listeners:
         listeners.start()
         host, _, port = listeners.urls["echo"].removeprefix("http://").rpartition(":")
         yield host, int(port)

@@ -17,7 +17,7 @@ from ackbus import Bus, NotActedUponWarning, Queue
 from ackbus.schema.message.names import MAX_SEQ
 from ackbus.schema.message.patterns import ACTED_TYPES
 from ackbus.server.access.access import Access, plain
-from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, Row
+from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, AccessRule
 from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.server.automation.app import ROUTERS as AUTOMATION_ROUTERS
 from ackbus.server.mcp.tools.catalog import tools_of
@@ -54,7 +54,7 @@ VALUES |= dict.fromkeys(("name", "queue", "key", "conversation", "id", "session"
 DOORS = SERVER | PUSHPALS
 
 
-def operations() -> Iterator[tuple[str, str, Row]]:
+def operations() -> Iterator[tuple[str, str, AccessRule]]:
     """Every operation: its method, a path that fits, and its row."""
     for operation, row in DOORS.items():
         method, path = operation.split(" ")

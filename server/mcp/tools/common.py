@@ -22,8 +22,8 @@ from ....schema.message.message import Message
 from ....subscribers.inboxes.mail import Pace
 from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.inboxes.session import inbox_of
-from ..session import Room, Session, as_sent
-from .tool import NOTICE, FramedMessage, Reply, Result, body_of, named, shown, text_of
+from ..session import McpSession, ResultRoom, as_sent
+from .tool import NOTICE, FramedMessage, Reply, ToolResult, body_of, named, shown, text_of
 
 # Results of a bounded size: pages of messages, and the cursor that leads to the next one.
 
@@ -77,7 +77,7 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Paged:
+class PageContent:
     """The messages of a page.
 
     Attributes:
@@ -107,12 +107,14 @@ class Pager:
         frame: adds to a framed message.
     """
 
-    room: Room
-    make: Callable[[Paged], Reply]
+    room: ResultRoom
+    make: Callable[[PageContent], Reply]
     read_on: Callable[[int, str], str]
     frame: Callable[[FramedMessage], FramedMessage] = lambda message: message
 
-    def page(self, messages: Iterable[Message], begin: Cursor, limit: int) -> tuple[Reply, Paged]:
+    def page(
+        self, messages: Iterable[Message], begin: Cursor, limit: int
+    ) -> tuple[Reply, PageContent]:
         """Return the result with the first messages, and the page that is in it.
 
         A message that fits is never cut. Of one that is longer than a page its head is shown, and
@@ -133,7 +135,9 @@ class Pager:
                 return reply, page
             bytes_left -= max(excess, 100)
 
-    def _filled(self, read: Sequence[_Text], has_more: bool, begin: Cursor, room: int) -> Paged:
+    def _filled(
+        self, read: Sequence[_LoadedMessage], has_more: bool, begin: Cursor, room: int
+    ) -> PageContent:
         framed: list[FramedMessage] = []
         spans: list[Span] = []
         after, bytes_left = begin.after, room
@@ -146,13 +150,13 @@ class Pager:
             framed.append(shown)
             spans.append((seq, skip, end))
             if skip and end is not None:
-                return Paged(framed, str(Cursor(seq - 1, end)), spans)
+                return PageContent(framed, str(Cursor(seq - 1, end)), spans)
             after, bytes_left = seq, bytes_left - cost
         goes_on = has_more or len(read) > len(framed)
-        return Paged(framed, str(Cursor(after)) if goes_on else None, spans)
+        return PageContent(framed, str(Cursor(after)) if goes_on else None, spans)
 
     def _shown(
-        self, entry: _Text, skip: int, bytes_left: int, room: int
+        self, entry: _LoadedMessage, skip: int, bytes_left: int, room: int
     ) -> tuple[FramedMessage, int | None, int]:
         """Return a message, up to which character (None: all of it), and the bytes that it takes.
 
@@ -173,12 +177,12 @@ class Pager:
         cut = self._part(entry, skip, skip + number)
         return cut, skip + number, self._cost(cut)
 
-    def _whole(self, entry: _Text, skip: int) -> FramedMessage:
+    def _whole(self, entry: _LoadedMessage, skip: int) -> FramedMessage:
         if skip:
             return self._part(entry, skip, len(entry.text))
         return self.frame(FramedMessage.of(entry.message, entry.body))
 
-    def _part(self, entry: _Text, begin: int, end: int) -> FramedMessage:
+    def _part(self, entry: _LoadedMessage, begin: int, end: int) -> FramedMessage:
         part = f"characters {begin + 1} to {end} of {len(entry.text)}"
         shown = FramedMessage.of(entry.message, entry.text[begin:end], part)
         if end < len(entry.text):
@@ -193,7 +197,7 @@ class Pager:
 
 
 @dataclass(frozen=True)
-class _Text:
+class _LoadedMessage:
     """A message that was read, its body, and that as text."""
 
     message: Message
@@ -201,15 +205,15 @@ class _Text:
     text: str
 
 
-def _read(messages: Iterable[Message], limit: int) -> tuple[list[_Text], bool]:
+def _read(messages: Iterable[Message], limit: int) -> tuple[list[_LoadedMessage], bool]:
     """Return the first messages, and whether there are others behind them."""
-    read: list[_Text] = []
+    read: list[_LoadedMessage] = []
     chars = 0
     for message in messages:
         if len(read) == limit or chars > _READ_CHARS:
             return read, True
         body = body_of(message)
-        read.append(_Text(message, body, text_of(body)))
+        read.append(_LoadedMessage(message, body, text_of(body)))
         chars += len(read[-1].text)
     return read, False
 
@@ -219,7 +223,7 @@ def most_that(fits: Callable[[int], bool], count: int) -> int:
     return max(1, bisect_left(range(1, count + 1), True, key=lambda number: not fits(number)))
 
 
-def fitted(count: int, make: Callable[[int], Reply], room: Room) -> tuple[Reply, int]:
+def fitted(count: int, make: Callable[[int], Reply], room: ResultRoom) -> tuple[Reply, int]:
     """Return the result of as many things as there is room for, and how many these are."""
 
     def fits(number: int) -> bool:
@@ -273,14 +277,14 @@ Payload = Annotated[Any, Field(description="Text or any JSON.")]
 T = TypeVar("T")
 
 
-class Page(Result):
+class MessagesResult(ToolResult):
     """Messages, and how to go on."""
 
     messages: list[FramedMessage]
     next_cursor: str | None = None
 
     @classmethod
-    def of(cls, page: Paged, *, advice: str | None = None, **facts: Any) -> Self:
+    def of(cls, page: PageContent, *, advice: str | None = None, **facts: Any) -> Self:
         """Return a page, with the advice for what is on it, and what leads to the next one."""
         steps = " ".join(step for step in (advice, next_page(page.cursor)) if step)
         notice = NOTICE if page.messages else None
@@ -298,7 +302,7 @@ class Page(Result):
 
 
 def wait_for(
-    session: Session, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
+    session: McpSession, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
 ) -> T:
     """Repeat a look until it finds something or the time is over; a cancelled call ends.
 
@@ -325,7 +329,7 @@ def wait_for(
 
 
 def note_shown(
-    session: Session, spans: Sequence[Span], *, upto: int = 0, older: int | None = None
+    session: McpSession, spans: Sequence[Span], *, upto: int = 0, older: int | None = None
 ) -> None:
     """Note parts of messages as shown to the agent of a call that is still wanted.
 

@@ -20,15 +20,15 @@ from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown, Unseen
 from ....subscribers.inboxes.session import inbox_of
 from ....subscribers.overview.agents import FirstLook
-from ..session import Session
+from ..session import McpSession
 from .common import (
     PAGE,
     READ_IT,
     Cursor,
     Limit,
+    MessagesResult,
     Next,
-    Page,
-    Paged,
+    PageContent,
     Pager,
     Wait,
     by_the_same_call,
@@ -37,7 +37,7 @@ from .common import (
     unread_of,
     wait_for,
 )
-from .tool import Arguments, FramedMessage, Reply, Result, Tool, named
+from .tool import Arguments, FramedMessage, Reply, Tool, ToolResult, named
 
 #: How many messages are read at a time.
 _READ = PAGE + 1
@@ -51,7 +51,7 @@ _NAMED = 3
 # bus_inbox -----------------------------------------------------------------------------------
 
 
-class Read(Arguments):
+class InboxArguments(Arguments):
     """The arguments of `bus_inbox`."""
 
     type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
@@ -61,17 +61,17 @@ class Read(Arguments):
     cursor: Next = None
 
 
-class InboxPage(Page):
+class InboxResult(MessagesResult):
     """The result of `bus_inbox`."""
 
     unread: int
 
 
-def _inbox(session: Session, arguments: Read) -> Reply:
+def _inbox(session: McpSession, arguments: InboxArguments) -> Reply:
     begin = Cursor.parse(arguments.cursor)
     pattern = None if arguments.type is None else _pattern(arguments.type)
 
-    def look() -> tuple[FirstLook, Reply, Paged]:
+    def look() -> tuple[FirstLook, Reply, PageContent]:
         # At each look, since a base name that has become free is claimed by that.
         first = FirstLook(
             session.bus, session.agent(), with_work=arguments.with_work, cursor=arguments.cursor
@@ -92,7 +92,7 @@ def _inbox(session: Session, arguments: Read) -> Reply:
 
 
 def _page(
-    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
+    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: PageContent
 ) -> Reply:
     """Return the result of a page."""
     inbox = first.inbox
@@ -100,10 +100,10 @@ def _page(
         steps = (_what_to_acknowledge(inbox, begin, page, pattern), first.told())
         advice = " ".join(step for step in steps if step)
         head = f"{counted(unread)} unread for {named(inbox.agent)}."
-        return InboxPage.of(page, advice=advice, unread=unread).reply(head)
+        return InboxResult.of(page, advice=advice, unread=unread).reply(head)
     more = f", but {counted(unread)} of other types" if pattern and unread else ""
     head = f"Nothing waits for {named(inbox.agent)}{more}."
-    return InboxPage.of(page, advice=first.told(), unread=unread).reply(head)
+    return InboxResult.of(page, advice=first.told(), unread=unread).reply(head)
 
 
 def _with_answers(inbox: Inbox) -> Callable[[FramedMessage], FramedMessage]:
@@ -128,7 +128,7 @@ def _pattern(text: str) -> TypePattern:
 
 
 def _what_to_acknowledge(
-    inbox: Inbox, begin: Cursor, page: Paged, pattern: TypePattern | None
+    inbox: Inbox, begin: Cursor, page: PageContent, pattern: TypePattern | None
 ) -> str:
     """Return the acknowledgements that cover the shown messages, and no others."""
     seqs = [message.seq for message in page.messages]
@@ -177,21 +177,21 @@ def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
 # bus_ack -------------------------------------------------------------------------------------
 
 
-class Ack(Arguments):
+class AckArguments(Arguments):
     """The arguments of `bus_ack`."""
 
     seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
     skip: Annotated[bool, Field(description="Put a long one aside.")] = False
 
 
-class Acked(Result):
+class AckResult(ToolResult):
     """The result of `bus_ack`."""
 
     acknowledged: int
     unread: int
 
 
-def _ack(session: Session, arguments: Ack) -> Reply:
+def _ack(session: McpSession, arguments: AckArguments) -> Reply:
     bus, agent = session.bus, session.agent()
     if arguments.skip:
         return _skip(session, agent, arguments.seq)
@@ -207,11 +207,11 @@ def _acknowledged(
 ) -> Reply:
     unread = unread_of(bus, agent)
     steps = " ".join(step for step in (skipped, READ_IT if unread else "") if step)
-    record = Acked(acknowledged=position, unread=unread, next=steps or None, warning=warning)
+    record = AckResult(acknowledged=position, unread=unread, next=steps or None, warning=warning)
     return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))
 
 
-def _skip(session: Session, agent: str, seq: int) -> Reply:
+def _skip(session: McpSession, agent: str, seq: int) -> Reply:
     """Park a message of which the agent was shown the beginning, and tell its sender."""
     bus = session.bus
     with bus.transaction():
@@ -232,7 +232,7 @@ def _skip(session: Session, agent: str, seq: int) -> Reply:
     return _acknowledged(bus, agent, position, skipped=skipped, warning=warning)
 
 
-def _tell_of_skipping(session: Session, message: Message, agent: str) -> str | None:
+def _tell_of_skipping(session: McpSession, message: Message, agent: str) -> str | None:
     """Tell the sender of a message that it was put aside; return why not, or None."""
     fact = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
     text = f"{fact} is too long. Send a short one, or the path of a file."
@@ -267,11 +267,11 @@ TOOLS = (
     Tool(
         "bus_inbox",
         "Read what waits for you. Changes nothing: bus_ack does.",
-        Read,
-        InboxPage,
+        InboxArguments,
+        InboxResult,
         _inbox,
         only_reads=True,
         spells=(FramedMessage,),
     ),
-    Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
+    Tool("bus_ack", "Acknowledge a message and all before it.", AckArguments, AckResult, _ack),
 )

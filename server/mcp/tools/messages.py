@@ -26,16 +26,16 @@ from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.overview.trace import read_receipts
 from ....subscribers.requests import Request
 from ...records import Recipients
-from ..session import Session
+from ..session import McpSession
 from .common import (
     MAX_PAGE,
     PAGE,
     Conversation,
     Cursor,
     Limit,
+    MessagesResult,
     Next,
-    Page,
-    Paged,
+    PageContent,
     Pager,
     Payload,
     Type,
@@ -54,8 +54,8 @@ from .tool import (
     Arguments,
     FramedMessage,
     Reply,
-    Result,
     Tool,
+    ToolResult,
     body_of,
     exact,
     named,
@@ -70,7 +70,7 @@ from .tool import (
 MAX_SENT = 20
 
 
-class Send(Arguments):
+class SendArguments(Arguments):
     """The arguments of `bus_send`."""
 
     meant = frozenset({"payload", "to"})
@@ -87,7 +87,7 @@ class Send(Arguments):
     again: Annotated[bool, Field(description="Answer once more.")] = False
 
 
-class Sent(Result):
+class SendResult(ToolResult):
     """The result of `bus_send`."""
 
     seq: int
@@ -106,7 +106,7 @@ class Sent(Result):
         return self.lines(f"{done}: {where}, id {exact(self.id)}{within}.")
 
 
-def _send(session: Session, arguments: Send) -> Reply:
+def _send(session: McpSession, arguments: SendArguments) -> Reply:
     bus, agent = session.bus, session.agent()
     session.principal.check_may_send(arguments.type)
     parent = None if arguments.in_reply_to is None else message_of(bus, arguments.in_reply_to)
@@ -135,7 +135,7 @@ def _send(session: Session, arguments: Send) -> Reply:
     def reply(number: int) -> Reply:
         unnamed = len(seqs) - number
         not_named = f"it went to {unnamed} more, who are not named here" if unnamed else None
-        sent = Sent(
+        sent = SendResult(
             seq=receipts[0].seq,
             id=receipts[0].id,
             to=drafts[0].to_agent if len(drafts) == 1 else None,
@@ -161,7 +161,7 @@ def _refuse_second_answer(bus: Bus, drafts: Sequence[Draft], parent: Message | N
 # bus_thread ----------------------------------------------------------------------------------
 
 
-class Thread(Arguments):
+class ThreadArguments(Arguments):
     """The arguments of `bus_thread`."""
 
     conversation: Conversation
@@ -169,19 +169,21 @@ class Thread(Arguments):
     cursor: Next = None
 
 
-class ThreadPage(Page):
+class ThreadResult(MessagesResult):
     """The result of `bus_thread`."""
 
     conversation: str
 
 
-def _thread(session: Session, arguments: Thread) -> Reply:
+def _thread(session: McpSession, arguments: ThreadArguments) -> Reply:
     reply, page = thread(session, arguments.conversation, arguments.limit, arguments.cursor)
     note_shown(session, page.spans)
     return reply
 
 
-def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[Reply, Paged]:
+def thread(
+    session: McpSession, key: str, limit: int, cursor: str | None
+) -> tuple[Reply, PageContent]:
     """Return a page of a conversation, as a result and by itself.
 
     Raises:
@@ -190,9 +192,9 @@ def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[
     bus, begin = session.bus, Cursor.parse(cursor)
     conversation = conversation_of(bus, key)
 
-    def reply(page: Paged) -> Reply:
+    def reply(page: PageContent) -> Reply:
         head = f"{len(page.messages)} messages of {exact(conversation)}, oldest first."
-        return ThreadPage.of(page, conversation=conversation).reply(head)
+        return ThreadResult.of(page, conversation=conversation).reply(head)
 
     pager = Pager(session.room, reply, by_the_same_call, FramedMessage.within)
     messages = bus.read(conversation=conversation, after_seq=begin.after)
@@ -202,7 +204,7 @@ def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[
 # bus_search ----------------------------------------------------------------------------------
 
 
-class Search(Arguments):
+class SearchArguments(Arguments):
     """The arguments of `bus_search`."""
 
     words: Annotated[str, Field(description='All must be there; "a phrase", begin*')]
@@ -216,7 +218,7 @@ class Search(Arguments):
 _MAX_HITS = 1000
 
 
-def _search(session: Session, arguments: Search) -> Reply:
+def _search(session: McpSession, arguments: SearchArguments) -> Reply:
     start = Cursor.parse(arguments.cursor).after
     upto = min(start + arguments.limit, _MAX_HITS)
     if arguments.type is not None:
@@ -230,7 +232,9 @@ def _search(session: Session, arguments: Search) -> Reply:
         end = start + number
         more = end < len(hits) and end < _MAX_HITS
         head = f"{number} found, the best first." if number else "Nothing found."
-        return Page.of(Paged(snippets[:number], str(end) if more else None)).reply(head)
+        return MessagesResult.of(PageContent(snippets[:number], str(end) if more else None)).reply(
+            head
+        )
 
     page_of_hits, number = fitted(len(snippets), reply, session.room)
     whole = [(hit.message.seq, 0, None) for hit in hits[start : start + number] if _is_whole(hit)]
@@ -241,13 +245,13 @@ def _search(session: Session, arguments: Search) -> Reply:
 # bus_receipts --------------------------------------------------------------------------------
 
 
-class Which(Arguments):
+class ReceiptsArguments(Arguments):
     """The arguments of `bus_receipts`."""
 
     seq: Annotated[int, Field(ge=1)]
 
 
-class ReadBy(BaseModel):
+class ReaderState(BaseModel):
     """The state of a message at one reader."""
 
     kind: str
@@ -255,19 +259,19 @@ class ReadBy(BaseModel):
     state: str
 
 
-class Receipts(Result):
+class ReceiptsResult(ToolResult):
     """The result of `bus_receipts`."""
 
-    receipts: list[ReadBy]
+    receipts: list[ReaderState]
 
 
-def _receipts(session: Session, arguments: Which) -> Reply:
+def _receipts(session: McpSession, arguments: ReceiptsArguments) -> Reply:
     receipts = read_receipts(session.bus, str(arguments.seq))
-    readers = [ReadBy(**receipt.record()) for receipt in receipts[:MAX_PAGE]]
+    readers = [ReaderState(**receipt.record()) for receipt in receipts[:MAX_PAGE]]
 
     def reply(number: int) -> Reply:
         omitted = len(receipts) - number
-        record = Receipts(
+        record = ReceiptsResult(
             receipts=readers[:number], warning=f"{omitted} more are left out" if omitted else None
         )
         states = "; ".join(
@@ -296,25 +300,25 @@ _MESSAGE_TOOLS = (
     Tool(
         "bus_receipts",
         "See who acknowledged a message.",
-        Which,
-        Receipts,
+        ReceiptsArguments,
+        ReceiptsResult,
         _receipts,
         only_reads=True,
     ),
-    Tool("bus_send", "Send a message to an agent or to all.", Send, Sent, _send),
+    Tool("bus_send", "Send a message to an agent or to all.", SendArguments, SendResult, _send),
     Tool(
         "bus_thread",
         "Read a conversation.",
-        Thread,
-        ThreadPage,
+        ThreadArguments,
+        ThreadResult,
         _thread,
         only_reads=True,
     ),
     Tool(
         "bus_search",
         "Search all messages by words.",
-        Search,
-        Page,
+        SearchArguments,
+        MessagesResult,
         _search,
         only_reads=True,
     ),
@@ -337,7 +341,7 @@ def _one(to: Any) -> Any:
     return to
 
 
-class Ask(Arguments):
+class RequestArguments(Arguments):
     """The arguments of `bus_request`."""
 
     meant = frozenset({"payload", "to"})
@@ -351,13 +355,13 @@ class Ask(Arguments):
     wait_s: Wait = WAIT_S
 
 
-class Check(Arguments):
+class CheckArguments(Arguments):
     """The arguments of `bus_check`."""
 
     conversation: Conversation
 
 
-class State(Result):
+class AnswerResult(ToolResult):
     """The state of a request."""
 
     state: str
@@ -365,7 +369,7 @@ class State(Result):
     reply: FramedMessage | None = None
 
 
-def _request(session: Session, arguments: Ask) -> Reply:
+def _request(session: McpSession, arguments: RequestArguments) -> Reply:
     bus, agent = session.bus, session.agent()
     session.principal.check_may_send(arguments.type)
     reply_types = ReplyTypes.of(arguments.type)
@@ -382,7 +386,7 @@ def _request(session: Session, arguments: Ask) -> Reply:
     return _handed_over(session, answer, sent.asker, warning or sent.unserved)
 
 
-def _check(session: Session, arguments: Check) -> Reply:
+def _check(session: McpSession, arguments: CheckArguments) -> Reply:
     bus = session.bus
     conversation = conversation_named(bus, arguments.conversation)
     if conversation is None:
@@ -401,7 +405,7 @@ def _check(session: Session, arguments: Check) -> Reply:
 
 
 def _handed_over(
-    session: Session, answer: Answer, reader: str | None, warning: str | None = None
+    session: McpSession, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
     """Return the reply to a call that is still wanted, whose reader has the answer by that."""
     notes = None if reader is None else Shown(session.bus, reader).read()
@@ -414,18 +418,20 @@ def _handed_over(
 
 
 def _reply(
-    session: Session, answer: Answer, warning: str | None, *, was_shown: bool
-) -> tuple[Reply, Paged]:
+    session: McpSession, answer: Answer, warning: str | None, *, was_shown: bool
+) -> tuple[Reply, PageContent]:
     """Return the result of a wait for an answer, which names one that was shown before."""
     conversation = answer.conversation
     if answer.reply is None:
         later = f"Later: bus_check(conversation={shown(conversation)!r})."
-        record = State(state=answer.state, conversation=conversation, warning=warning, next=later)
-        return Reply(record, record.lines(f"{answer.state}: no answer yet.")), Paged()
+        record = AnswerResult(
+            state=answer.state, conversation=conversation, warning=warning, next=later
+        )
+        return Reply(record, record.lines(f"{answer.state}: no answer yet.")), PageContent()
 
-    def reply(page: Paged) -> Reply:
+    def reply(page: PageContent) -> Reply:
         (message,) = page.messages
-        record = State(
+        record = AnswerResult(
             state=answer.state,
             conversation=conversation,
             reply=message,
@@ -440,7 +446,7 @@ def _reply(
         shown_before.more = (
             f"You were shown it: bus_thread(conversation={str(shown_before.seq)!r}) has it."
         )
-        return reply(Paged([shown_before])), Paged()
+        return reply(PageContent([shown_before])), PageContent()
     pager = Pager(session.room, reply, by_thread, FramedMessage.within)
     return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
 
@@ -449,16 +455,16 @@ _REQUEST_TOOLS = (
     Tool(
         "bus_check",
         "See whether a request was answered.",
-        Check,
-        State,
+        CheckArguments,
+        AnswerResult,
         _check,
         only_reads=True,
     ),
     Tool(
         "bus_request",
         "Ask, and wait for the answer.",
-        Ask,
-        State,
+        RequestArguments,
+        AnswerResult,
         _request,
         gives_as="bus_check",
     ),

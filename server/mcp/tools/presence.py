@@ -11,17 +11,17 @@ from ....bus.heartbeats import Heartbeat, Liveness
 from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.session import inbox_of
-from ..session import NAMES, Session
+from ..session import NAMES, McpSession
 from .common import MAX_PAGE, READ_IT, Next, counted, fitted, next_page, unread_of
 from .reservations import first_of
-from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named
+from .tool import NOTICE, Arguments, Reply, Tool, ToolResult, barred, exact, named
 
 JOIN = "bus_join"
 
 # bus_join, bus_status ------------------------------------------------------------------------
 
 
-class Join(Arguments):
+class JoinArguments(Arguments):
     """The arguments of `bus_join`."""
 
     name: Annotated[str | None, Field(description="Yours, like reviewer-1.")] = None
@@ -34,11 +34,11 @@ class Join(Arguments):
     ] = None
 
 
-class Nothing(Arguments):
+class NoArguments(Arguments):
     """The arguments of a tool without any."""
 
 
-class Standing(Result):
+class StatusResult(ToolResult):
     """The status of an agent."""
 
     agent: str
@@ -61,7 +61,7 @@ class Standing(Result):
         )
 
 
-def _join(session: Session, arguments: Join) -> Reply:
+def _join(session: McpSession, arguments: JoinArguments) -> Reply:
     bus = session.bus
     name = session.join(arguments.name)
     session.home.beat(name, task=arguments.task)
@@ -83,26 +83,26 @@ def _held_elsewhere(beat: Heartbeat | None) -> str | None:
     )
 
 
-def _is_another(session: Session, name: str) -> str | None:
+def _is_another(session: McpSession, name: str) -> str | None:
     """Return a note for a session whose base name another one has."""
     if name == session.base:
         return None
     return f"another session is {session.base}, so you are {name}: act under that name"
 
 
-def _status(session: Session, arguments: Nothing) -> Reply:
+def _status(session: McpSession, arguments: NoArguments) -> Reply:
     return _standing(session, session.agent())
 
 
 def _standing(
-    session: Session, agent: str, warning: str | None = None, advice: str | None = None
+    session: McpSession, agent: str, warning: str | None = None, advice: str | None = None
 ) -> Reply:
     """Return the status of an agent, after a warning and advice."""
     bus = session.bus
     inbox = inbox_of(bus, agent)
     alive = [beat for beat in bus.heartbeats.list() if beat.liveness is Liveness.ALIVE]
     paths = [reservation.path for reservation in bus.reservations.list(agent=agent)]
-    standing = Standing(
+    standing = StatusResult(
         agent=agent,
         unread=unread_of(bus, agent),
         parked=len(inbox.parked()),
@@ -136,13 +136,13 @@ def _ended(bus: Bus, agent: str) -> str | None:
 # bus_agents ----------------------------------------------------------------------------------
 
 
-class Who(Arguments):
+class AgentsArguments(Arguments):
     """The arguments of `bus_agents`."""
 
     cursor: Next = None
 
 
-class Seen(BaseModel):
+class KnownAgent(BaseModel):
     """An agent that the bus knows."""
 
     agent: str
@@ -160,41 +160,48 @@ class Seen(BaseModel):
         return f"{head}\n{barred(says)}" if says else head
 
 
-class Agents(Result):
+class AgentsResult(ToolResult):
     """The result of `bus_agents`."""
 
-    agents: list[Seen]
+    agents: list[KnownAgent]
     next_cursor: str | None = None
 
 
-def _agents(session: Session, arguments: Who) -> Reply:
+def _agents(session: McpSession, arguments: AgentsArguments) -> Reply:
     return agents(session, arguments.cursor)
 
 
-def agents(session: Session, cursor: str | None = None) -> Reply:
+def agents(session: McpSession, cursor: str | None = None) -> Reply:
     """Return a page of the agents that the bus knows, by name; the cursor is a name."""
     bus = session.bus
     beats = {beat.agent: beat.record() for beat in bus.heartbeats.list()}
     names = [name for name in bus.agents.names() if name > (cursor or "")]
     records = [beats.get(name, {"agent": name}) for name in names[:MAX_PAGE]]
-    known_agents = [Seen(**fields, untrusted=True) for fields in records]
+    known_agents = [KnownAgent(**fields, untrusted=True) for fields in records]
 
     def reply(number: int) -> Reply:
         page = known_agents[:number]
         last = page[-1].agent if number < len(names) else None
-        record = Agents(agents=page, next_cursor=last, next=next_page(last), notice=NOTICE)
+        record = AgentsResult(agents=page, next_cursor=last, next=next_page(last), notice=NOTICE)
         return Reply(record, record.lines(f"{number} agents.", *(agent.text() for agent in page)))
 
     return fitted(len(known_agents), reply, session.room)[0]
 
 
 TOOLS = (
-    Tool(JOIN, "Do this first: say who you are.", Join, Standing, _join, spells=(Result,)),
+    Tool(
+        JOIN,
+        "Do this first: say who you are.",
+        JoinArguments,
+        StatusResult,
+        _join,
+        spells=(ToolResult,),
+    ),
     Tool(
         "bus_status",
         "Your status: unread, reserved, who is alive.",
-        Nothing,
-        Standing,
+        NoArguments,
+        StatusResult,
         _status,
         only_reads=True,
         gives_as=JOIN,
@@ -202,8 +209,8 @@ TOOLS = (
     Tool(
         "bus_agents",
         "List the agents and their tasks.",
-        Who,
-        Agents,
+        AgentsArguments,
+        AgentsResult,
         _agents,
         only_reads=True,
     ),

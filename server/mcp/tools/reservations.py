@@ -17,9 +17,9 @@ from ....bus.reservations.reservations import (
 )
 from ....schema.errors import InvalidInput
 from ....subscribers.overview.agents import holder_of, take_over
-from ..session import Session
+from ..session import McpSession
 from .common import fitted
-from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named
+from .tool import NOTICE, Arguments, Reply, Tool, ToolResult, barred, exact, named
 
 #: How many conflicts are shown.
 MAX_CONFLICTS = 10
@@ -33,7 +33,7 @@ WAIT = "Do not edit them now: work on something else, ask the holder with bus_se
 TAKE = "From a holder that is dead or silent for 5 min: mode='take-over', with a reason."
 
 
-class Reserve(Arguments):
+class ReserveArguments(Arguments):
     """The arguments of `bus_reserve`."""
 
     paths: Annotated[
@@ -63,7 +63,7 @@ class ReservedFile(BaseModel):
         return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
-class ReservedFiles(Result):
+class ReservationsResult(ToolResult):
     """The result of `bus_reserve`: the agent's reservations, or the conflicts with others."""
 
     granted: bool
@@ -75,7 +75,7 @@ class ReservedFiles(Result):
         return ", ".join(f"{exact(file.path)} until {file.until}" for file in self.reservations)
 
 
-def _reserve(session: Session, arguments: Reserve) -> Reply:
+def _reserve(session: McpSession, arguments: ReserveArguments) -> Reply:
     bus, agent = session.bus, session.agent()
     paths = [file for path in arguments.paths for file in _from_root(path, session)]
     if arguments.mode == "release":
@@ -98,7 +98,7 @@ def _reserve(session: Session, arguments: Reserve) -> Reply:
 
     def granted(number: int) -> Reply:
         unnamed = len(outcome.reservations) - number
-        record = ReservedFiles(
+        record = ReservationsResult(
             granted=True,
             reservations=_files(outcome.reservations[:number]),
             conflicts=[],
@@ -110,7 +110,7 @@ def _reserve(session: Session, arguments: Reserve) -> Reply:
     return fitted(len(outcome.reservations), granted, session.room)[0]
 
 
-def _from_root(path: str, session: Session) -> list[str]:
+def _from_root(path: str, session: McpSession) -> list[str]:
     if path.split("/")[0] in (".", ".."):
         raise InvalidInput(f"path {path!r}: give it from the root of the project, or absolute")
     return paths_from_root(path, session.root())
@@ -120,7 +120,7 @@ def _files(reservations: Sequence[Reservation]) -> list[ReservedFile]:
     return [ReservedFile(**reservation.record()) for reservation in reservations]
 
 
-def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
+def _refused(session: McpSession, conflicts: Sequence[Conflict]) -> Reply:
     holders = [holder_of(session.bus, conflict.held) for conflict in conflicts[:MAX_CONFLICTS]]
     against = [
         ReservedFile(
@@ -134,7 +134,7 @@ def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
 
     def refused(number: int) -> Reply:
         more = len(conflicts) - number
-        record = ReservedFiles(
+        record = ReservationsResult(
             granted=False,
             reservations=[],
             conflicts=against[:number],
@@ -148,7 +148,7 @@ def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
     return fitted(len(against), refused, session.room)[0]
 
 
-def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
+def _release(session: McpSession, agent: str, paths: Sequence[str]) -> Reply:
     bus, meant = session.bus, set(paths)
     with bus.transaction():
         own = [
@@ -164,7 +164,7 @@ def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
         unnamed = len(remaining) - number
         more = f"{unnamed} more are reserved, and not named here" if unnamed else None
         none = None if own else "you had none of these: nothing was given back"
-        record = ReservedFiles(
+        record = ReservationsResult(
             granted=True,
             reservations=_files(remaining[:number]),
             conflicts=[],
@@ -191,8 +191,8 @@ TOOLS = (
     Tool(
         "bus_reserve",
         "Reserve files before you edit: all or none. Release when done.",
-        Reserve,
-        ReservedFiles,
+        ReserveArguments,
+        ReservationsResult,
         _reserve,
     ),
 )

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from ....schema.errors import NotFound
 from ....subscribers.inboxes.session import inbox_of
-from ..session import Session
-from .common import MAX_PAGE, Cursor, Page, Pager, by_the_same_call
+from ..session import McpSession
+from .common import MAX_PAGE, Cursor, MessagesResult, Pager, by_the_same_call
 from .inbox import waiting
 from .messages import thread
 from .presence import agents
@@ -21,7 +21,7 @@ JSON = "application/json"
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """A kind of resource.
 
     Attributes:
@@ -33,7 +33,7 @@ class Kind:
     template: str
     name: str
     about: str
-    read: Callable[[Session, str], BaseModel]
+    read: Callable[[McpSession, str], BaseModel]
 
     @property
     def is_one(self) -> bool:
@@ -48,28 +48,30 @@ class Kind:
         return None if match is None else [str(value) for value in match.values()]
 
 
-def _inbox(session: Session, agent: str) -> BaseModel:
+def _inbox(session: McpSession, agent: str) -> BaseModel:
     inbox = inbox_of(session.bus, session.own(agent))
-    pager = Pager(session.room, lambda page: Page.of(page).reply(""), by_the_same_call)
+    pager = Pager(session.room, lambda page: MessagesResult.of(page).reply(""), by_the_same_call)
     return pager.page(waiting(inbox, Cursor(), None), Cursor(), MAX_PAGE)[0].record
 
 
-def _conversation(session: Session, key: str) -> BaseModel:
+def _conversation(session: McpSession, key: str) -> BaseModel:
     return thread(session, key, MAX_PAGE, None)[0].record
 
 
 KINDS = (
-    Kind("bus://agents", "agents", "The agents.", lambda session, _: agents(session).record),
-    Kind(
+    ResourceKind(
+        "bus://agents", "agents", "The agents.", lambda session, _: agents(session).record
+    ),
+    ResourceKind(
         "bus://inbox/{agent}", "inbox", "What waits for an agent. Reading changes nothing.", _inbox
     ),
-    Kind(
+    ResourceKind(
         "bus://conversation/{id}", "conversation", "The messages of a conversation.", _conversation
     ),
 )
 
 
-def read(session: Session, uri: str) -> str:
+def read(session: McpSession, uri: str) -> str:
     """Return a resource as JSON.
 
     Raises:
@@ -79,7 +81,7 @@ def read(session: Session, uri: str) -> str:
     return _json(kind.read(session, *kind.values(uri) or ()))
 
 
-def kind_of(uri: str) -> Kind:
+def kind_of(uri: str) -> ResourceKind:
     """Return the kind of the resource that has an address.
 
     Raises:

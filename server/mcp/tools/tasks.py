@@ -16,9 +16,9 @@ from ....tasks.finish import finish_task
 from ....tasks.records.task import Blocked, Task
 from ....tasks.steps.tasks import Tasks
 from ...access.tokens import Scope
-from ..session import Session
+from ..session import McpSession
 from .common import HEAD_CHARS, MAX_PAGE, fitted
-from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named, shown, text_of
+from .tool import NOTICE, Arguments, Reply, Tool, ToolResult, barred, exact, named, shown, text_of
 
 Action = Literal[
     "list",
@@ -43,7 +43,7 @@ _DECISIONS: tuple[Action, ...] = ("answer", "approve", "reject")
 MAX_PROMPT_CHARS, MAX_WARNINGS = 2_000, 10
 
 
-class Act(Arguments):
+class TaskArguments(Arguments):
     """The arguments of `bus_task`."""
 
     action: Action = "list"
@@ -53,14 +53,14 @@ class Act(Arguments):
     token: Annotated[int | None, Field(ge=1)] = None
 
 
-class Shown(Result):
+class TasksResult(ToolResult):
     """The result of `bus_task`: tasks, with the words of others in them."""
 
     tasks: list[dict[str, Any]]
     seq: int | None = None
 
 
-def _act(session: Session, arguments: Act) -> Reply:
+def _act(session: McpSession, arguments: TaskArguments) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
     if arguments.action == "list":
         return _listed(session, _of(bus, agent), agent)
@@ -75,7 +75,7 @@ def _act(session: Session, arguments: Act) -> Reply:
         new_comment = comment(
             bus, arguments.task, place_in(arguments.line), _text(arguments), agent=agent
         )
-        reply = Shown(tasks=[], seq=new_comment.seq)
+        reply = TasksResult(tasks=[], seq=new_comment.seq)
         return Reply(
             reply,
             reply.lines(
@@ -90,7 +90,7 @@ def _act(session: Session, arguments: Act) -> Reply:
     return _listed(session, [_step(tasks, arguments, arguments.task, agent)], agent)
 
 
-def _step(tasks: Tasks, arguments: Act, name: str, agent: str) -> Task:
+def _step(tasks: Tasks, arguments: TaskArguments, name: str, agent: str) -> Task:
     if arguments.action == "start":
         return tasks.start(name, agent=agent, token=arguments.token)
     if arguments.action == "answer":
@@ -107,7 +107,7 @@ def _step(tasks: Tasks, arguments: Act, name: str, agent: str) -> Task:
     return tasks.fail(name, agent=agent, token=token, reason=_text(arguments))
 
 
-def _done(session: Session, task: Task, agent: str) -> Reply:
+def _done(session: McpSession, task: Task, agent: str) -> Reply:
     """Return a task that is done, with the changed files that others have reserved."""
     lines = []
     for file in reserved_by_others(session.bus, [task])[:MAX_WARNINGS]:
@@ -117,13 +117,13 @@ def _done(session: Session, task: Task, agent: str) -> Reply:
     return _listed(session, [task], agent, warning="; ".join(lines) or None)
 
 
-def _token(arguments: Act) -> int:
+def _token(arguments: TaskArguments) -> int:
     if arguments.token is None:
         raise InvalidInput("give the token that start gave")
     return arguments.token
 
 
-def _text(arguments: Act) -> str:
+def _text(arguments: TaskArguments) -> str:
     if not arguments.text:
         raise InvalidInput(f"{arguments.action} needs a text")
     return arguments.text
@@ -141,15 +141,15 @@ def _of(bus: Bus, agent: str) -> list[Task]:
 
 
 def _listed(
-    session: Session, tasks: list[Task], agent: str, *, warning: str | None = None
+    session: McpSession, tasks: list[Task], agent: str, *, warning: str | None = None
 ) -> Reply:
     if not tasks:
-        none = Shown(tasks=[], next="No live task is yours, or waits for you.")
+        none = TasksResult(tasks=[], next="No live task is yours, or waits for you.")
         return Reply(none, none.lines(""))
 
     def reply(number: int) -> Reply:
         omitted = len(tasks) - number
-        record = Shown(
+        record = TasksResult(
             tasks=[_record(task, agent) for task in tasks[:number]],
             warning=f"{omitted} more are not shown" if omitted else warning,
             notice=NOTICE,
@@ -159,7 +159,7 @@ def _listed(
     return fitted(min(len(tasks), MAX_PAGE), reply, session.room)[0]
 
 
-def _shown(session: Session, task: Task, agent: str) -> Reply:
+def _shown(session: McpSession, task: Task, agent: str) -> Reply:
     """Return a task with its prompt and its comments: of many the last, of long ones the heads."""
     task_comments = comments(session.bus, task.task)[-MAX_PAGE:]
 
@@ -173,7 +173,7 @@ def _shown(session: Session, task: Task, agent: str) -> Reply:
             facts["prompt"] = head_of(text_of(task.prompt), MAX_PROMPT_CHARS)
             lines.append(f"Its prompt:\n{barred(facts['prompt'])}")
         lines += [_comment(shown_comment) for shown_comment in shown]
-        record = Shown(
+        record = TasksResult(
             tasks=[_record(task, agent) | facts],
             warning=f"{earlier} earlier comments are not shown" if earlier else None,
             notice=NOTICE,
@@ -263,8 +263,8 @@ TOOLS = (
     Tool(
         "bus_task",
         "Your tasks on git branches, and those that wait for you.",
-        Act,
-        Shown,
+        TaskArguments,
+        TasksResult,
         _act,
     ),
 )

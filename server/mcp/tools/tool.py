@@ -49,7 +49,7 @@ from ....schema.message.times import format_ts
 from ....subscribers.jobs.errors import ClaimLost, ClaimNotFound, QueueNotFound
 from ....tasks.steps.messages import TaskNotFound
 from ...access.tokens import Forbidden
-from ..session import Session
+from ..session import McpSession
 
 # Messages as an agent is given them: data from a named sender, never instructions.
 #
@@ -301,7 +301,7 @@ def listed(text: str) -> list[Any]:
     return [text]
 
 
-class Result(BaseModel):
+class ToolResult(BaseModel):
     """The structured output of a tool: all that its text says, since many agents see one of both.
 
     Attributes:
@@ -337,7 +337,7 @@ class Reply:
         refused: whether the call was refused.
     """
 
-    record: Result
+    record: ToolResult
     text: str
     refused: bool = False
 
@@ -358,8 +358,8 @@ class Tool:
     name: str
     about: str
     takes: type[Arguments]
-    gives: type[Result]
-    act: Callable[[Session, Any], Reply]
+    gives: type[ToolResult]
+    act: Callable[[McpSession, Any], Reply]
     only_reads: bool = False
     spells: tuple[type[BaseModel], ...] = ()
     gives_as: str | None = None
@@ -377,8 +377,8 @@ class Tool:
         schema = self.gives.model_json_schema(mode="serialization")
         if FramedMessage not in self.spells and "FramedMessage" in schema.get("$defs", {}):
             schema["$defs"]["FramedMessage"] = {"type": "object"}
-        if Result not in self.spells:
-            for name in Result.model_fields:
+        if ToolResult not in self.spells:
+            for name in ToolResult.model_fields:
                 del schema["properties"][name]
         return compact(schema, noise=(*_NOISE, "required"))
 

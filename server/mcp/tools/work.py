@@ -20,9 +20,9 @@ from ....subscribers.jobs.json_records import kept_result
 from ....subscribers.jobs.outcomes import answer_to
 from ....subscribers.queues.queue import Queue, claim_of
 from ....subscribers.queues.queues import Queues
-from ..session import Session
-from .common import MAX_PAGE, Cursor, Paged, Pager, by_thread, note_shown
-from .tool import NOTICE, Arguments, FramedMessage, Reply, Result, Tool, exact
+from ..session import McpSession
+from .common import MAX_PAGE, Cursor, PageContent, Pager, by_thread, note_shown
+from .tool import NOTICE, Arguments, FramedMessage, Reply, Tool, ToolResult, exact
 
 #: How long a claim lasts unless the agent says so, in minutes: agents think long.
 LEASE_MIN = 15
@@ -30,7 +30,7 @@ LEASE_MIN = 15
 Token = Annotated[int, Field(ge=1, description="Of the claim.")]
 
 
-class Take(Arguments):
+class ClaimArguments(Arguments):
     """The arguments of `bus_claim`."""
 
     queue: Annotated[str, Field(description="Often a type, like build.request.")]
@@ -38,7 +38,7 @@ class Take(Arguments):
     renew: Annotated[int | None, Field(description="Token of a claim to extend.")] = None
 
 
-class Taken(Result):
+class ClaimResult(ToolResult):
     """The result of `bus_claim`: a claim, or nothing."""
 
     token: int | None = None
@@ -48,7 +48,7 @@ class Taken(Result):
     message: FramedMessage | None = None
 
 
-def _claim(session: Session, arguments: Take) -> Reply:
+def _claim(session: McpSession, arguments: ClaimArguments) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
     queue = _queue(bus, arguments.queue)
     session.principal.check_may_take(queue.name, queue.info.pattern)
@@ -58,11 +58,13 @@ def _claim(session: Session, arguments: Take) -> Reply:
             raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
         queue.renew(claim, lease_s=arguments.minutes * 60)
         until = format_ts(bus.now_ms() + round(arguments.minutes * 60_000))
-        renewed = Taken(token=claim.token, until=until, next=_end_of(claim))
+        renewed = ClaimResult(token=claim.token, until=until, next=_end_of(claim))
         return Reply(renewed, renewed.lines(f"Claim {claim.token} until {until}."))
     claims = queue.claim(agent, lease_s=arguments.minutes * 60)
     if not claims:
-        nothing = Taken(next=f"Queue {exact(queue.name)} has nothing to do now: claim again later.")
+        nothing = ClaimResult(
+            next=f"Queue {exact(queue.name)} has nothing to do now: claim again later."
+        )
         return Reply(nothing, nothing.lines(""))
     return _taken(session, claims[0])
 
@@ -81,10 +83,10 @@ def _queue(bus: Bus, name: str) -> Queue:
         raise QueueNotFound(f"there is no queue {name[:80]!a}: {there}") from error
 
 
-def _taken(session: Session, claim: Claim) -> Reply:
-    def reply(page: Paged) -> Reply:
+def _taken(session: McpSession, claim: Claim) -> Reply:
+    def reply(page: PageContent) -> Reply:
         (message,) = page.messages
-        record = Taken(
+        record = ClaimResult(
             token=claim.token,
             attempt=claim.attempt,
             max_attempts=claim.max_attempts,
@@ -109,7 +111,7 @@ def _end_of(claim: Claim) -> str:
     return f"End it with bus_finish(token={claim.token})."
 
 
-class Finish(Arguments):
+class FinishArguments(Arguments):
     """The arguments of `bus_finish`."""
 
     meant = frozenset({"result"})
@@ -122,14 +124,14 @@ class Finish(Arguments):
     error: Annotated[str | None, Field(description="Why it failed.")] = None
 
 
-class Finished(Result):
+class FinishResult(ToolResult):
     """The result of `bus_finish`."""
 
     job: str
     answer_seq: int | None = None
 
 
-def _finish(session: Session, arguments: Finish) -> Reply:
+def _finish(session: McpSession, arguments: FinishArguments) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
     queue, claim = _own_claim(session, arguments.token, agent)
     if arguments.outcome == "failed" and not arguments.error:
@@ -146,7 +148,7 @@ def _finish(session: Session, arguments: Finish) -> Reply:
         answer, is_new = _ended(queue, claim, outcome, replies)
     state = Jobs.of(bus).get(queue.info, claim.message.seq).state
     sentence = f" The answer is seq {answer}." if answer else ""
-    record = Finished(job=state, answer_seq=answer, warning=again if is_new else None)
+    record = FinishResult(job=state, answer_seq=answer, warning=again if is_new else None)
     return Reply(record, record.lines(f"The job is {state} now.{sentence}"))
 
 
@@ -189,7 +191,7 @@ def _answer_before(bus: Bus, message: Message, replies: list[Draft]) -> int | No
     return max(seqs, default=None)  # it may have answered by mail before
 
 
-def _end(message: Message, agent: str, arguments: Finish) -> tuple[Outcome, list[Draft]]:
+def _end(message: Message, agent: str, arguments: FinishArguments) -> tuple[Outcome, list[Draft]]:
     """Return an attempt's outcome, and the conventional answer to the message's sender."""
     types = ReplyTypes.of(message.type)
     if arguments.outcome == "done":
@@ -206,7 +208,7 @@ def _end(message: Message, agent: str, arguments: Finish) -> tuple[Outcome, list
     return outcome, [] if answer is None else [answer]
 
 
-def _own_claim(session: Session, token: int, agent: str) -> tuple[Queue, Claim]:
+def _own_claim(session: McpSession, token: int, agent: str) -> tuple[Queue, Claim]:
     """Return a claim of an agent, and its queue; claims of before a restart count too.
 
     Raises:
@@ -222,6 +224,6 @@ def _own_claim(session: Session, token: int, agent: str) -> tuple[Queue, Claim]:
 
 
 TOOLS = (
-    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim),
-    Tool("bus_finish", "End a claim.", Finish, Finished, _finish),
+    Tool("bus_claim", "Take a job from a queue.", ClaimArguments, ClaimResult, _claim),
+    Tool("bus_finish", "End a claim.", FinishArguments, FinishResult, _finish),
 )

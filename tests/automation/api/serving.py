@@ -10,8 +10,8 @@ from ackbus import Bus
 from ackbus.automation.regime import Loads, examine_folder
 from ackbus.automation.service import Service
 from ackbus.server.automation.app import create_api, end_waiting
-from ackbus.server.listening import Patience
-from ackbus.server.running import Door, Listeners
+from ackbus.server.listening import ClientTimeouts
+from ackbus.server.running import Listeners, ServedApp
 
 from ..conftest import Folder
 from ..running import Running, serving
@@ -62,7 +62,7 @@ class Served:
 
 
 @contextmanager
-def api_of(bus: Bus, folder: Folder, *, patience: Patience | None = None) -> Iterator[Served]:
+def api_of(bus: Bus, folder: Folder, *, patience: ClientTimeouts | None = None) -> Iterator[Served]:
     """Runs the service of a folder, and serves its API, until the block ends."""
     with ExitStack() as stack:
         own = stack.enter_context(Bus.open(bus.layout.directory))
@@ -75,7 +75,7 @@ def api_of(bus: Bus, folder: Folder, *, patience: Patience | None = None) -> Ite
             return []
 
         app = create_api(own, service, reload, patience=patience)
-        door = Door("API", "127.0.0.1:0", app, on_stop=lambda: end_waiting(app))
+        door = ServedApp("API", "127.0.0.1:0", app, on_stop=lambda: end_waiting(app))
         listeners = stack.enter_context(Listeners([door]))
         listeners.start()
         yield Served(running, listeners, stack)

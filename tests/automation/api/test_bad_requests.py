@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.server.listening import MAX_BODY_BYTES, Patience
+from ackbus.server.listening import MAX_BODY_BYTES, ClientTimeouts
 
 from ...sizes import size
 from ..conftest import Folder
@@ -39,7 +39,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         pipelines: [{name: later, on: later.please, steps: [{uses: echo.poll}]}]
         """,
     )
-    patience = Patience(stalled_s=0.3, head_s=5)
+    patience = ClientTimeouts(stalled_s=0.3, head_s=5)
     with (
         Bus.init(path / ".worker-state") as bus,
         api_of(bus, folder, patience=patience) as served,

@@ -14,7 +14,7 @@ from starlette.types import Message
 from ackbus import Bus
 from ackbus.automation.routes.tree import wait
 from ackbus.schema.errors import NotFound
-from ackbus.server.automation.triggers import Bridge
+from ackbus.server.automation.triggers import WaitingCallers
 
 from ...conftest import wait_until
 from ..conftest import Folder
@@ -217,7 +217,7 @@ def test_a_bus_that_can_not_be_read_is_told_as_its_error(bus: Bus) -> None:
         raise AssertionError
 
     async def wait_for_nothing() -> None:
-        await Bridge(bus).wait(Request({"type": "http"}, never), "nothing", 5)
+        await WaitingCallers(bus).wait(Request({"type": "http"}, never), "nothing", 5)
 
     with pytest.raises(NotFound):
         anyio.run(wait_for_nothing)

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from ackbus import Bus
-from ackbus.server.running import Door, Listeners
+from ackbus.server.running import Listeners, ServedApp
 from ackbus.server.webhooks import BODY_S, webhook_app
 
 from ..running import Running, running
@@ -55,7 +55,7 @@ def receiving(
     with running(bus, folder, environ=dict(environ)) as served:
         service = served.service
         app = webhook_app(service.bus, lambda: service.snapshot, body_s=body_s)
-        with Listeners([Door("webhooks", "127.0.0.1:0", app)]) as listeners:
+        with Listeners([ServedApp("webhooks", "127.0.0.1:0", app)]) as listeners:
             listeners.start()
             found = Receiving(listeners.urls["webhooks"], served)
             with found.client:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.server.access.table import PUSHPALS, Names
+from ackbus.server.access.table import PUSHPALS, ActsAs
 from ackbus.server.access.tokens import Scope, Tokens
 
 from ..conftest import Serve
@@ -98,7 +98,7 @@ ENQUEUED = {
 
 
 @pytest.mark.parametrize(
-    "operation", [each for each, row in PUSHPALS.items() if row.names is Names.HOLDER]
+    "operation", [each for each, row in PUSHPALS.items() if row.names is ActsAs.HOLDER]
 )
 def test_a_bound_token_does_nothing_to_what_it_has_not(client: Client, operation: str) -> None:
     """Nobody has it, another has it, or another has ended it."""

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from ackbus import Bus
 from ackbus.export.backup import back_up
-from ackbus.server.listening import Patience
+from ackbus.server.listening import ClientTimeouts
 from ackbus.tasks.control.sessions import Event, Sessions
 
 from ...tasks.replay import replay
@@ -79,17 +79,17 @@ def test_u_20_a_quiet_stream_shows_that_it_lives(bus: Bus, sessions: Sessions) -
     """U-20: a comment every 15 s, also while other sessions are told of things."""
     from types import SimpleNamespace
 
-    from ackbus.server.live.feed import Feed
+    from ackbus.server.live.feed import LiveFeed
     from ackbus.server.pushpals.streams import _batches
 
-    assert Patience().keep_alive_s == 15
+    assert ClientTimeouts().keep_alive_s == 15
     sessions.create("s2")
 
     async def follow() -> tuple[bytes, list[int]]:
-        feed = Feed(bus)
+        feed = LiveFeed(bus)
         state = SimpleNamespace(
             server=SimpleNamespace(state=SimpleNamespace(feed=feed)),
-            patience=Patience(keep_alive_s=0.05),
+            patience=ClientTimeouts(keep_alive_s=0.05),
         )
         connection: Any = SimpleNamespace(app=SimpleNamespace(state=state))
         stop = threading.Event()

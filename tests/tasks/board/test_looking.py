@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.repository import GitFailed
-from ackbus.git.trees.tree_list import Tree
+from ackbus.git.trees.tree_list import LinkedTree
 from ackbus.git.trees.tree_state import read_state
 from ackbus.git.trusted import NotTrusted
 from ackbus.schema.errors import NotFound, Refused
@@ -144,9 +144,9 @@ def test_a_repository_that_only_a_row_names_is_not_looked_into(
     assert not cleaned.is_removed
 
 
-def tree_at(path: Path) -> Tree:
+def tree_at(path: Path) -> LinkedTree:
     """A repository's own work tree, as one of a task is described."""
-    return Tree(str(path), str(path / ".git"), None, None, None, None)
+    return LinkedTree(str(path), str(path / ".git"), None, None, None, None)
 
 
 @pytest.mark.parametrize("value", ["--output={made}", "-O{made}", "--exec=touch {made}", "a b\nc"])

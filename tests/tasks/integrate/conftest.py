@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Message
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.tasks.integrate.checks import Check
 from ackbus.tasks.integrate.entries import Result
 from ackbus.tasks.integrate.integrator import Integrator, Rules
@@ -52,8 +52,8 @@ class Yard:
         return Tasks(self.bus)
 
     @property
-    def place(self) -> Place:
-        return Place.around(str(self.git.path))
+    def place(self) -> RepositoryPlace:
+        return RepositoryPlace.around(str(self.git.path))
 
     @property
     def main(self) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.git.branches.candidates import Candidate, Candidates, Conflict
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.candidates import Candidate, CandidateConflict, Candidates
+from ackbus.git.branches.repositories import RepositoryPlace
 
 from ...cli.git import Git
 from ...sizes import size
@@ -158,14 +158,14 @@ def test_picked_commits_are_those_of_git_cherry_pick(tmp_path: Path, seed: int) 
     oracle = tmp_path / "oracle"
     git.ok("worktree", "add", "--quiet", "--detach", oracle, "main")
     by_git = Git(oracle, dict(os.environ))
-    candidates = Candidates(Place.around(str(git.path)))
+    candidates = Candidates(RepositoryPlace.around(str(git.path)))
     onto = git.ok("rev-parse", "main")
     for name in made.names:
         head = git.ok("rev-parse", name)
         found = candidates.make(head, onto, "cherry-pick", "")
         done = by_git("cherry-pick", "--allow-empty", "--keep-redundant-commits", head)
         if done.code:
-            assert isinstance(found, Conflict)
+            assert isinstance(found, CandidateConflict)
             entries = by_git.ok("ls-files", "--unmerged", "-z").split("\0")
             names = {entry.partition("\t")[2] for entry in entries if entry}
             assert set(found.files) == names

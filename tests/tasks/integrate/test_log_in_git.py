@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Exporter
-from ackbus.git.driver_setup import Drivers
+from ackbus.git.driver_setup import DriverSetup
 from ackbus.git.staging import stage
 from ackbus.git.target_refs import LocalTarget, TargetBusy
 
@@ -34,7 +34,7 @@ def shared(tmp_path: Path) -> Iterator[Yard]:
 
 def _committed_log(yard: Yard) -> Yard:
     bus = Path(__file__).parents[3] / ".venv" / "bin" / "bus"
-    Drivers(yard.bus.layout, str(bus)).install()
+    DriverSetup(yard.bus.layout, str(bus)).install()
     yard.bus.publish("note", "x" * 20_000, from_agent="ann")
     Exporter(yard.bus).export_once()
     stage(yard.bus.layout)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.trees.tree_list import Tree
+from ackbus.git.trees.tree_list import LinkedTree
 from ackbus.tasks.roles.job_tree import Author, commit_leftovers
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -31,7 +31,7 @@ def test_files_outside_a_sparse_checkout_are_committed(
         new_task("fix", branch="w/fix", path=str(git.path), base=git.head, worker="w"),
         agent="lead",
     )
-    tree = Tree(str(git.path), str(git.path / ".git"), None, None, None, None)
+    tree = LinkedTree(str(git.path), str(git.path / ".git"), None, None, None, None)
     for name in ("in/a", "out/new", "else/new"):
         (git.path / name).parent.mkdir(exist_ok=True)
         (git.path / name).write_text("2\n")

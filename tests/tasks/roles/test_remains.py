@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.bus.bus import Bus
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.rescue import RESCUED
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
@@ -25,7 +25,7 @@ PROGRAM = 'cat >"$BUS_TASK.txt"'
 def cut_off(repo: Path, branch: str, *, is_made: bool = False, bus: str | None = None) -> str:
     """Make the tree of task `j1` as a killed worker had it, without a task; return its path."""
     wanted = NewTree("j1", branch, git(repo, "rev-parse", "main"), bus=bus)
-    made = WorkTrees(Place.around(str(repo))).make(wanted)
+    made = WorkTrees(RepositoryPlace.around(str(repo))).make(wanted)
     note = Path(made.admin, "ackbus.json")
     note.write_text(json.dumps(json.loads(note.read_text()) | {"is_made": is_made}))
     return made.path

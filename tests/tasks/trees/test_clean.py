@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.remote_target import CheckTree
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.rescue import Rescue
@@ -166,7 +166,7 @@ def test_leftovers_are_named_by_what_they_are(bus: Bus, main: Git, tmp_path: Pat
 
 def test_check_tree_of_a_killed_integrator_is_named(bus: Bus, main: Git) -> None:
     spawned(bus, main)
-    trees = WorkTrees(Place.around(str(main.path)))
+    trees = WorkTrees(RepositoryPlace.around(str(main.path)))
     tree = CheckTree(trees, "main")
     tree.put(main.head)
     with trees.locks.of_target("main"):  # as an integrator that is at work has it
@@ -185,13 +185,13 @@ def test_trees_of_tasks_that_this_bus_does_not_know_are_kept_and_named(
         assert clean(other) == []
         found = [(each.kind, each.task) for each in leftovers_of(other)]
     assert found == [("unknown_task", "fix")]
-    assert Rescue(Place.around(str(main.path))).kept() == []
+    assert Rescue(RepositoryPlace.around(str(main.path))).kept() == []
 
 
 def test_unknown_task_is_named_in_each_repository(bus: Bus, main: Git, tmp_path: Path) -> None:
     for git in (main, repository(tmp_path / "second")):
         spawned(bus, git, f"of-{git.path.name}")
-        trees = WorkTrees(Place.around(str(git.path)))
+        trees = WorkTrees(RepositoryPlace.around(str(git.path)))
         trees.make(NewTree("theirs", "them/theirs", git.head))
     found = [(each.kind, each.task) for each in leftovers_of(bus)]
     assert found == [("unknown_task", "theirs")] * 2
@@ -203,7 +203,7 @@ def unfinished(bus: Bus, main: Git) -> Path:
     hook.chmod(0o755)
     with pytest.raises(GitFailed, match="post-checkout failed"):
         spawned(bus, main)
-    return Path(WorkTrees(Place.around(str(main.path))).path_of("fix"))
+    return Path(WorkTrees(RepositoryPlace.around(str(main.path))).path_of("fix"))
 
 
 class TestUnfinished:

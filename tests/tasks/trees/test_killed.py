@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.tasks.finish import Clean, finish_task
 from ackbus.tasks.steps.tasks import Tasks
@@ -65,7 +65,7 @@ def test_spawn(directory: Path, main: Git, tmp_path: Path) -> None:
             number += 1
     with Bus.open(directory) as bus:
         assert len(Tasks(bus).list()) == number
-        assert len(WorkTrees(Place.around(str(main.path))).all()) == number
+        assert len(WorkTrees(RepositoryPlace.around(str(main.path))).all()) == number
 
 
 def test_spawn_between_its_gits(directory: Path, main: Git) -> None:

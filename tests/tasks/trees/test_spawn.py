@@ -6,7 +6,7 @@ import pytest
 
 import ackbus
 from ackbus import Bus
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.schema.errors import InvalidInput, LeaseLost, Refused
@@ -171,7 +171,7 @@ def test_other_worker_takes_the_tree_of_a_task_from_the_queue(bus: Bus, main: Gi
 def test_over_is_over(bus: Bus, main: Git) -> None:
     task = spawned(bus, main)
     Tasks(bus).cancel("fix", agent="lead")
-    trees = WorkTrees(Place.around(str(main.path)))
+    trees = WorkTrees(RepositoryPlace.around(str(main.path)))
     main.ok("worktree", "unlock", task.path)
     main.ok("worktree", "remove", task.path)
     with pytest.raises(
