@@ -148,7 +148,7 @@ class DriverSetup:
         return done
 
     def _unignored(self) -> list[str]:
-        """Return the patterns without which git would take, or sweep away, what lives."""
+        """Return the missing patterns, without which git would add, or clean away, live files."""
         return lacking_patterns(self._layout, ignoring_lines(self._layout))
 
     def _tracked_parts(self) -> list[str]:

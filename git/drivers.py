@@ -79,7 +79,7 @@ def add(messages: dict[str, Line], line: Line) -> None:
 
 
 def are_same(line: Line, other: Line) -> bool:
-    """Whether two lines are one message, known with two times perhaps, or in two spellings."""
+    """Whether two lines are the same message, perhaps with another time or spelling."""
     return line == other or _content(line) == _content(other)
 
 

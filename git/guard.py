@@ -68,7 +68,7 @@ export ACKBUS_HOOK_RUNS="$runs"
 exec "$hook" "$@"
 """
 
-#: The exit code where a hook has gone whose absence git would not take for consent.
+#: The exit code where an earlier hook has vanished whose absence must not count as consent.
 _MISSING = {"push-to-checkout": 1, "proc-receive": 1}
 
 #: The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may

@@ -1,4 +1,4 @@
-"""Programs and looks with a time limit: at the limit all that was started is ended."""
+"""Run programs under a time limit, and bound how long a command waits for git."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
 # The limit of a look: how long one command that looks may wait for git, over all its calls.
 #
-# The thing at the place of a file of git's may be a pipe, to which nobody writes, or a device,
-# which has no end; and a repository may be too large to look into. Whoever asked is told, in
-# time.
+# A file of git's may turn out to be a pipe without a writer, or an endless device, and a
+# repository may be too large to look into. The command then fails in time instead of hanging.
 
 #: How long a look may wait for git in all, in seconds. A command that looks ends within 20.
 LOOK_S = 15.0
 
 
 class LookTimer:
-    """A look that is under way; its time begins with the first call of git."""
+    """The time limit of a look that is under way, from its first call of git on."""
 
     def __init__(self) -> None:
         self._end_s: float | None = None
@@ -52,7 +51,7 @@ def one_look() -> Iterator[None]:
     """Within the block git has one limit for all its calls; it is also a decorator.
 
     A look within a look is a part of it. Threads that are started within the block take part by
-    `take_part`. A generator can't hold the block open: whoever runs through it does.
+    `join_look`. A generator can't hold the block open: the code that consumes it must.
     """
     if _look.get() is not None:
         yield
@@ -70,12 +69,12 @@ def seconds_left() -> float | None:
     return None if look is None else look.seconds_left()
 
 
-def look_here() -> LookTimer | None:
+def current_look() -> LookTimer | None:
     """Return the look that is under way in this thread, or None."""
     return _look.get()
 
 
-def take_part(look: LookTimer | None) -> None:
+def join_look(look: LookTimer | None) -> None:
     """Have this thread take part in the look of the thread that started it."""
     _look.set(look)
 
@@ -146,7 +145,7 @@ class ProgramNotStarted(AckbusError):
 
 
 class ProgramStopped(AckbusError):
-    """A program of the user was ended early, since the one that runs it is to end."""
+    """A program of the user was ended early, because its runner is stopping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ def run_guarded(
 ) -> ExitedProgram | None:
     """Run a program of the user; None: it reached its limit, and was ended.
 
-    All that it started ends with it, and where the kernel can do that, also when this process is
+    All its children end with it; where the kernel supports that, also when this process is
     killed: nobody else knows of a hook that hangs.
 
     Args:
@@ -315,7 +314,7 @@ def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> It
     Args:
         descriptor: of the pipe.
         first_s: how long its first bytes are waited for; None: as long as it takes.
-        next_s: the same for each further ones.
+        next_s: the same for all later bytes.
 
     Raises:
         TimeoutError: nothing came in time.

@@ -54,7 +54,7 @@ class RemoteTarget(LocalTarget):
     limit_s: float = LIMIT_S
 
     def pin(self) -> str:
-        """Fetch, and return the commit that it is at.
+        """Fetch the branch, and return its commit.
 
         Raises:
             Refused: the remote has no such branch.
@@ -96,10 +96,10 @@ class RemoteTarget(LocalTarget):
         self._follow(candidate, why)
 
     def _explain(self, error: GitFailed, now: str, onto: str) -> NoReturn:
-        """Raise what a push that failed means."""
+        """Raise the error that a failed push stands for."""
         if not isinstance(error, CommandFailed):
             raise TargetRefused(str(error)) from error
-        lines = error.out.decode("utf-8", "replace").splitlines()
+        lines = error.stdout.decode("utf-8", "replace").splitlines()
         refusals = [line.split("\t")[-1] for line in lines if line.startswith("!")]
         if now != onto or any(_MOVED.search(line) for line in refusals):
             raise TargetMoved(
@@ -109,7 +109,7 @@ class RemoteTarget(LocalTarget):
             raise RemoteUnreachable(f"{self.remote} can't be reached: {error.reason}") from error
         words = [
             line.removeprefix("remote: ").strip()
-            for line in error.said.decode("utf-8", "replace").splitlines()
+            for line in error.stderr.decode("utf-8", "replace").splitlines()
             if not _NO_REASON.search(line)
         ]
         raise TargetRefused("; ".join([*refusals, *words][:4]) or error.reason) from error
@@ -127,7 +127,7 @@ class RemoteTarget(LocalTarget):
             return  # it follows at the next push or pull: what landed has landed
 
     def follow(self, candidate: str) -> None:
-        """Move the local branch too, where a kill came between the push and that."""
+        """Move the local branch too, if a kill came right after the push."""
         self.mend(candidate, candidate)
         self._follow(candidate, "bus integrate: follow the remote")
 
@@ -135,7 +135,7 @@ class RemoteTarget(LocalTarget):
         """Check nothing: only the local branch could be in the way, and need not follow."""
 
     def mend(self, candidate: str, onto: str) -> None:
-        """Take the files of a tree back that a kill left while the local branch followed."""
+        """Restore the files of a tree if a kill came while the local branch was moved."""
         at = self.place.git.commit(self.ref)
         if at is not None:
             LocalTarget(self.place, self.branch, self.held).mend(candidate, at)
@@ -151,7 +151,7 @@ _NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"
 
 
 class CheckTree:
-    """The work tree of one target's candidates. Whoever holds the target uses it alone.
+    """The work tree of one target's candidates. Only the holder of the target uses it.
 
     Args:
         trees: the work trees of the repository.
@@ -168,7 +168,7 @@ class CheckTree:
         self._reason = f"{CHECK_MARK}{safe_name(target)}"
 
     def put(self, commit: str) -> str:
-        """Bring it to a commit, without anything that is not in that; return its path."""
+        """Check out a commit, without any other file; return the path of the tree."""
         tree = self._tree()
         if tree is not None and tree.is_there:
             with suppress(CommandFailed):  # it is made afresh where something is wrong with it
@@ -194,7 +194,7 @@ class CheckTree:
             self.put(commit)
 
     def remove(self) -> None:
-        """Remove it with all that is in it; none is all right."""
+        """Remove the tree with all its content, if it exists."""
         if self._tree() is None:
             return
         with self._trees.locks.of_all() as list_lock:

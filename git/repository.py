@@ -64,13 +64,13 @@ class CommandFailed(GitFailed):
         reason: its first complaint.
         advice: its last line, where that is no complaint: what to do; else empty.
         code: its exit code; of a signal that ended it, the negative number.
-        said, out: all that it said, and printed.
+        stderr, stdout: what it wrote to each.
     """
 
-    def __init__(self, command: str, err: bytes, code: int = 1, out: bytes = b"") -> None:
+    def __init__(self, command: str, stderr: bytes, code: int = 1, stdout: bytes = b"") -> None:
         self.code = code
-        self.said, self.out = err, out
-        lines = err.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
+        self.stderr, self.stdout = stderr, stdout
+        lines = stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
         complaints = [line for line in lines if line.startswith(("fatal: ", "error: "))]
         self.reason = next(iter(complaints), lines[0]).removeprefix("fatal: ")
         self.advice = "" if lines[-1] in (lines[0], *complaints) else lines[-1].strip()
@@ -272,7 +272,7 @@ class Repository:
             raise self._unusable(error) from error
 
     def _unusable(self, error: CommandFailed) -> GitFailed:
-        """Return the error of a folder that git takes no repository from."""
+        """Return the error for a folder where git finds no usable repository."""
         name = "the working directory" if self._name == os.curdir else self._name
         is_none = error.reason.startswith("not a git repository")  # its advice is about mounts
         if error.advice and not is_none:  # there is one, which git uses when that is done
@@ -290,7 +290,7 @@ class Repository:
         return id.decode().strip()
 
     def commits(self, names: Sequence[str]) -> list[str | None]:
-        """Return the ids of commits, in one process; None for each name that is of none.
+        """Return the ids of commits, in one process; None for each name of no commit.
 
         No name is taken for an option, and no range for a commit.
         """
@@ -347,14 +347,14 @@ class Repository:
 
 
 def looks_bare(folder: str) -> bool:
-    """Whether a folder is one of git's by itself, as that of a bare repository is."""
+    """Whether a folder looks like a bare repository."""
     return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
 
 
 def _output(
     arguments: Sequence[str], ended: ExitedProgram | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:
-    """Return what a git with a limit has printed, or raise what its end means."""
+    """Return the output of a git with a limit, or raise the error of its end."""
     if ended is None:
         raise OutOfTime(
             f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped; look"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Files that a bus in a work tree keeps changing by itself: no landing waits for them.
 #
 # They are derived from the bus, so they are nobody's work. While git brings a tree to another
-# commit they stand aside, under the lock of whoever writes them, and come back as they were.
+# commit they stand aside, under the lock of their writer, and come back as they were.
 # Lines of `bus.jsonl` that only the commit has are put to the others, for `bus import`.
 
 #: The files of a bus that git may have, by their path in the work tree.
@@ -66,7 +66,7 @@ def is_derived(tree: str, file: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _DerivedFile:
     """A file of a bus: its path in the work tree, its folder, and its name there."""
 
     path: str
@@ -80,8 +80,8 @@ class _File:
 
 
 @contextmanager
-def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iterator[None]:
-    """Put the derived files among some as a commit has them, and bring them back after the block.
+def derived_files_aside(git: Repository, before: str, changed: Iterable[str]) -> Iterator[None]:
+    """Give derived files the content of a commit for the block, and restore them after it.
 
     Args:
         git: of the work tree.
@@ -92,7 +92,7 @@ def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iter
         BusBusy: an exporter has been writing for too long.
         GitFailed: git failed.
     """
-    looked_up = (_found(git.folder, path) for path in changed)
+    looked_up = (_derived_file(git.folder, path) for path in changed)
     files = [file for file in looked_up if file is not None]
     directories = sorted({file.directory for file in files})
     locks = [writing_lock(directory) for directory in directories]
@@ -117,12 +117,12 @@ def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iter
 
 
 def _is_within(tree: str, directory: str) -> bool:
-    """Whether a folder of a work tree is there, and not where a link of a commit leads."""
+    """Whether a folder of a work tree exists, and is not reached by a link of a commit."""
     there = os.path.join(os.path.realpath(tree), directory).rstrip(os.sep)
     return os.path.realpath(there) == there
 
 
-def _found(tree: str, path: str) -> _File | None:
+def _derived_file(tree: str, path: str) -> _DerivedFile | None:
     match = _DERIVED.fullmatch(path)
     if match is None or not _is_within(tree, match["directory"]):
         return None
@@ -132,11 +132,11 @@ def _found(tree: str, path: str) -> _File | None:
         folder, name = layout.blob_folder, name.removeprefix("blobs/")
     if not layout.files.has("bus.db") or (name == IGNORING and not _is_ours(layout)):
         return None
-    return _File(path, folder, name, layout.directory)
+    return _DerivedFile(path, folder, name, layout.directory)
 
 
 def _is_ours(layout: Layout) -> bool:
-    """Whether the `.gitignore` there is the one that any bus has, which a commit's may replace."""
+    """Whether the `.gitignore` there is the default of a bus, which a commit may replace."""
     if not layout.files.has(IGNORING):
         return False
     with layout.files.read(IGNORING) as file:
@@ -144,7 +144,7 @@ def _is_ours(layout: Layout) -> bool:
 
 
 def _put(git: Repository, commit: str, paths: list[str]) -> None:
-    """Put files, and their entries in the index, as a commit has them; some it may not have."""
+    """Set files, and their entries in the index, to those of a commit, which may lack some."""
     if not paths:
         return
     listed = os.fsdecode(git.run("ls-tree", "-z", "--name-only", commit, "--", *paths))
@@ -157,7 +157,7 @@ def _put(git: Repository, commit: str, paths: list[str]) -> None:
         git.run(*checkout, limit_s=_LIMIT_S)
 
 
-def _bring_back(git: Repository, files: list[_File]) -> None:
+def _bring_back(git: Repository, files: list[_DerivedFile]) -> None:
     for file in files:
         aside = file.name + _ASIDE
         if not file.folder.has(aside):
@@ -170,8 +170,8 @@ def _bring_back(git: Repository, files: list[_File]) -> None:
         file.folder.rename(aside, file.name)
 
 
-def _unknown_lines(path: str, file: _File) -> list[bytes]:
-    """Return the lines of a commit's file that neither the one that stands aside nor a part has."""
+def _unknown_lines(path: str, file: _DerivedFile) -> list[bytes]:
+    """Return the lines that only the commit's file has: neither the file put aside nor a part."""
     if not file.folder.has(file.name):
         return []
     known_ids: set[str] = set()
@@ -224,7 +224,7 @@ def carry(tree: str, before: str, after: str, pass_fds: Sequence[int]) -> None:
     """
     git = repository_at(tree)
     changes = _changes(git, before, after)
-    with standing_aside(git, before, [change.file for change in changes]):
+    with derived_files_aside(git, before, [change.file for change in changes]):
         _carry(git, changes, before, after, pass_fds)
 
 
@@ -241,7 +241,7 @@ def _carry(
         if os.path.lexists(lock):
             raise NotCarried(f"{lock} is there: a git is at work, or was killed there") from error
         with suppress(GitFailed):  # what is left then shows as not committed
-            _take_back(git, changes)
+            _undo(git, changes)
         raise NotCarried(getattr(error, "reason", str(error)).removeprefix("error: ")) from error
 
 
@@ -268,8 +268,8 @@ def _refuse_hidden(tree: str, changes: list[_Change]) -> None:
             )
 
 
-def _take_back(git: Repository, changes: list[_Change]) -> None:
-    """Take back what git had written when it failed; the index is still that of before.
+def _undo(git: Repository, changes: list[_Change]) -> None:
+    """Undo what git had written when it failed; the index is still the old one.
 
     A file that is not as the commit has it may be somebody's by now, and stays.
     """
@@ -332,7 +332,7 @@ class LocalTarget:
         return self.place.branch_ref(self.branch)
 
     def pin(self) -> str:
-        """Return the commit that it is at.
+        """Return the commit of the branch.
 
         Raises:
             Refused: there is no such branch.
@@ -346,7 +346,7 @@ class LocalTarget:
         return commit
 
     def check_free(self) -> None:
-        """Check that it could be moved now.
+        """Check that the branch could be moved now.
 
         Raises:
             TargetBusy: a work tree that has it checked out is not clean.
@@ -362,7 +362,7 @@ class LocalTarget:
         return git.commit(commit) is not None and contains(git, at, commit)
 
     def move(self, candidate: str, onto: str, why: str) -> None:
-        """Move it from one commit to another.
+        """Move the branch from one commit to another.
 
         Args:
             candidate: where it is to be.
@@ -390,7 +390,7 @@ class LocalTarget:
             raise
 
     def mend(self, candidate: str, onto: str) -> None:
-        """Take the files of a tree back that a kill left at a candidate, before the ref moved."""
+        """Restore the files of a tree that a kill left at a candidate before the ref moved."""
         if self.pin() != onto:
             return
         for tree in self._trees():
@@ -400,10 +400,10 @@ class LocalTarget:
                 self._carry(tree, candidate, onto)
 
     def follow(self, candidate: str) -> None:
-        """Do nothing: it is where it is."""
+        """Do nothing: a local branch has nothing to follow."""
 
     def _trees(self) -> list[str]:
-        """Return the work trees that have it checked out."""
+        """Return the work trees that have the branch checked out."""
         place = self.place
         own = [] if place.is_bare or place.default_branch() != self.branch else [place.main]
         trees = WorkTrees(place).read()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: The repositories of which this program was given a folder: by its user, as nobody else can.
+#: The repositories whose folders the user named to this program; nobody else can add one.
 _named: set[str] = set()
 
 

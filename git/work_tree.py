@@ -159,7 +159,7 @@ class WorkTree:
             refs: what git gives a pre-push hook to read.
 
         Raises:
-            InvalidInput: that is nothing that git would write.
+            InvalidInput: git would not write such a text.
         """
         changed: dict[str, int] = {}
         for line in filter(None, refs.split(b"\n")):

@@ -34,7 +34,7 @@ from ..subscribers.queues.queues import QueueInfo, Queues
 #: How many plugins, and how many breakers, have metrics of their own.
 MAX_LABELS = 100
 
-#: The ends of jobs that are told apart.
+#: The outcomes of jobs that have a label of their own.
 _OUTCOMES = (SUCCEEDED, FAILED, TIMED_OUT, DEAD)
 
 
@@ -110,7 +110,7 @@ class AutomationCollector(Collector):
         yield breakers
 
     def _attention(self) -> Metric:
-        """Tell how each check is; those that read the folder of configuration take too long."""
+        """Measure the state of each check, but for slow ones, which read the folder."""
         attention = GaugeMetricFamily(
             "ackbus_automation_attention",
             "How a check is: 0 well, 1 to be looked at, 2 broken.",

@@ -33,7 +33,7 @@ class Health(BaseModel):
 
 
 class Readiness:
-    """Finds out whether a bus can be read and written. Used from the event loop alone.
+    """Checks whether a bus can be read and written. Only the event loop may use it.
 
     Args:
         bus: the bus that is served.
@@ -48,8 +48,8 @@ class Readiness:
     async def check(self) -> int:
         """Ask the store, or join a check that is running.
 
-        One check runs at a time, in a thread beside those of the operations: it needs no token,
-        and each check would take a turn among the writers.
+        One check runs at a time, in a thread apart from those of the operations: it needs no
+        token, and each check competes with the writers.
 
         Returns:
             The newest seq.

@@ -48,15 +48,14 @@ class ClientTimeouts:
     keep_alive_s: float = 15.0
 
 
-# The end of a request: one that two readers could see in two places is refused.
+# The end of a request: where two parsers could disagree about it, the request is refused.
 #
-# A proxy that takes another end for a request than this server does hands it the rest as a
-# request of its own, past whatever the proxy checks. So each request must say once, and in one
-# way, how long it is. h11 refuses chunks and lengths that are malformed; here is what it lets
-# pass.
+# A proxy and this server that disagree about the end of a request allow request smuggling: the
+# rest passes as a request that the proxy has not checked. So each request must say once, and in
+# one way, how long it is. h11 refuses malformed chunks and lengths; here is what it lets pass.
 #
-# So are bodies in very many tiny chunks: each takes as long as a large one, and all clients wait
-# meanwhile. A body of 17 MiB in chunks of a byte would take minutes.
+# Bodies in very many tiny chunks are refused too: each chunk takes as long as a large one, and
+# all clients wait meanwhile. A body of 17 MiB in chunks of a byte would take minutes.
 
 #: The end of the head of a request, as h11 finds it.
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -77,7 +76,7 @@ _CHUNKS, _CHUNK_BYTES = 4096, 64
 
 
 class StrictConnection(h11.Connection):
-    """A connection that refuses requests whose end is told twice, or in a doubtful way."""
+    """A connection that refuses requests whose length is given twice, or ambiguously."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -119,7 +118,7 @@ def _check(head: bytes, request: h11.Request) -> None:
 
 
 class FramedProtocol(H11Protocol):
-    """A connection of a server, where a request that is refused is answered by 400, and the last.
+    """A connection of a server that answers a malformed request with 400, and then closes.
 
     It is h11's, whatever else is installed: all servers read requests in the same way.
     """
@@ -340,7 +339,7 @@ class Server(uvicorn.Server):
                 connection.transport.abort()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop, and let those who wait know."""
+        """Stop, and call back."""
         super().handle_exit(sig, frame)
         self._wake()
         self._on_stop()

@@ -120,7 +120,7 @@ class RequestMetrics:
         try:
             await self._app(scope, receive, watched)
         except Exception:
-            if not is_answered:  # what answers for a defect stands outside of this
+            if not is_answered:  # a defect is answered by middleware outside of this one
                 self._count(scope, 500, begin)
             raise
 

@@ -56,7 +56,7 @@ _NO_PATH = "{document} has all paths; a slash in a name is written %2F"
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
-#: Of how many things that are wrong with a request a client is told; and how much of a path to one.
+#: How many mistakes of a request a problem lists, and how much of the path to each.
 _ERRORS, _AT = 20, 200
 
 #: The status that servers note for a client that went away; no client sees it.
@@ -103,7 +103,7 @@ _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (BusNotFound, HTTPStatus.SERVICE_UNAVAILABLE),
     (QueueStuck, HTTPStatus.CONFLICT),
     (MessageDiscarded, HTTPStatus.NOT_FOUND),
-    (RowDamaged, HTTPStatus.INTERNAL_SERVER_ERROR),  # nothing gets better by itself
+    (RowDamaged, HTTPStatus.INTERNAL_SERVER_ERROR),  # a retry can't help
     (BusUnusable, HTTPStatus.SERVICE_UNAVAILABLE),
     (BlobMissing, HTTPStatus.NOT_FOUND),
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -128,7 +128,7 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of an operation that end in problems, for its documentation."""
+    """Return the problem responses of an operation, for its documentation."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -224,7 +224,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     kind = _KINDS.get(status) or status.phrase.lower().replace(" ", "-")
-    cause = error.__cause__  # a body that can't be read is told of in this way
+    cause = error.__cause__  # why a body was refused
     why = str(cause) if isinstance(cause, AckbusError) else status.phrase
     if status == HTTPStatus.NOT_FOUND:
         why = _NO_PATH.format(document=request.app.openapi_url)
@@ -244,14 +244,14 @@ def _methods(request: Request) -> Iterator[str]:
 
 
 async def _of_nobody(request: Request, error: Exception) -> Response:
-    """End a request whose client disconnected while it was being read; only metrics see it."""
+    """Answer a request whose client disconnected while sending it; only metrics see the answer."""
     return Response(status_code=_CLIENT_GONE)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:
     """Return a problem that names the damaged row behind an error, if there is one.
 
-    Else it says only that there is a defect: the server's output has the rest.
+    Otherwise it says only that there is a defect: the server's log has the details.
     """
     damaged = await to_thread.run_sync(damage_behind, error)
     if damaged is not None:

@@ -44,7 +44,7 @@ _BEGIN = "key-"
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """The key of a request, or that it has none.
+    """The idempotency key of a request, if it has one.
 
     Attributes:
         text: the key; None: each message has the id that its body gives, or a new one.
@@ -56,7 +56,7 @@ class IdempotencyKey:
 
     @classmethod
     def parse(cls, header: str | None, token: str) -> IdempotencyKey:
-        """Return the key of a header.
+        """Return the key of a header's value.
 
         Raises:
             InvalidInput: it is none.
@@ -75,7 +75,7 @@ class IdempotencyKey:
         Args:
             agent: its sender.
             number: which message of the request it is, from 0.
-            given: the id that its body gives; it may be the key, or what that makes.
+            own_id: the id that its body gives; it may be the key, or the id that the key makes.
 
         Raises:
             InvalidInput: the body gives another id.
@@ -102,7 +102,7 @@ OR_BOUND = "left out: the agent that the token is bound to"
 
 
 def _one_or_several(recipients: Any) -> Any:
-    """Refuse in one line, where pydantic would say of each form what is wrong."""
+    """Refuse a wrong type in one line: pydantic would report an error for each accepted form."""
     if recipients is None or isinstance(recipients, str):
         return recipients
     if isinstance(recipients, list) and all(isinstance(name, str) for name in recipients):
@@ -130,7 +130,7 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, body: Any) -> Any:
-        """Refuse the first of a million unknown fields, where pydantic makes a million errors."""
+        """Refuse the first unknown field: for a million pydantic would make a million errors."""
         if isinstance(body, dict):
             fields = {field.alias or name: field for name, field in cls.model_fields.items()}
             others = {name for field in fields.values() for name in _other_names(field)}
@@ -145,7 +145,7 @@ class RequestBody(BaseModel):
 
 
 def _other_names(field: FieldInfo) -> list[str]:
-    """Return the names under which a field is taken besides its own; none where it has one."""
+    """Return the alternative names of a field; none where it has only its own."""
     names = field.validation_alias
     return [str(name) for name in names.choices] if isinstance(names, AliasChoices) else []
 

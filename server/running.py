@@ -1,4 +1,4 @@
-"""The application of a server: every door of one bus; and running it until it is to stop."""
+"""The application of a server: every door of one bus; and running it until it is told to stop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..schema.errors import (
 from ..schema.processes import raise_open_files, start_thread
 from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
-from .access.access import LOOPBACK_NAMES, Access, OwnOrigins, check_origin
+from .access.access import LOOPBACK_NAMES, BusAccess, OwnOrigins, check_origin
 from .access.tokens import Tokens
 from .api.routers import ROUTERS
 from .health import Readiness
@@ -73,13 +73,13 @@ _DOCUMENT = "/v1/openapi.json"
 
 def create_app(
     bus: Bus,
-    access: Access,
+    access: BusAccess,
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     max_blob_bytes: int = MAX_BLOB_BYTES,
     patience: ClientTimeouts | None = None,
-    pushpals: Access | None = None,
+    pushpals: BusAccess | None = None,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -208,7 +208,7 @@ def _schema_of_problems() -> dict[str, Any]:
 
 
 def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
-    """Say of each operation whether it may be asked for without a token."""
+    """Document whether operations may be used without a token."""
     for operations in document["paths"].values():
         for operation in operations.values():
             if needs := [need for need in operation.get("security", ()) if need]:
@@ -217,8 +217,8 @@ def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
 
 # The HTTP listeners of a service: each serves an application beside the service's own loop.
 #
-# An address is taken before the service begins, so that one that can't be had keeps it from
-# starting; requests are answered as soon as jobs can run, and until the service has ended.
+# An address is bound before the service begins, so that the service does not start without it;
+# requests are answered as soon as jobs can run, and until the service has ended.
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class Listeners:
         return {listener.door.name: listener.url for listener in self._listeners}
 
     def start(self) -> None:
-        """Answer requests from now on; those that came before have waited.
+        """Answer requests from now on; earlier ones have waited.
 
         Raises:
             AckbusError: an application can't be served; its log says why.
@@ -389,7 +389,7 @@ def serve(
     if is_public and not Tokens.of(bus).are_needed():
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     pushpals = _access_of_pushpals(bus, options) if options.pushpals else None
-    # The answer to the publisher says it; the server's own output need not.
+    # The response to the publisher has the warning; the server's own output need not.
     warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
@@ -399,7 +399,7 @@ def serve(
     logging.getLogger("uvicorn.error").addFilter(_is_of_server)
     app = create_app(
         bus,
-        Access(bus, required=is_public, max_rate=options.max_rate),
+        BusAccess(bus, required=is_public, max_rate=options.max_rate),
         hosts=None if is_public else {*LOOPBACK_NAMES, options.host},
         origins=options.origins,
         max_blob_bytes=options.max_blob_bytes,
@@ -416,8 +416,8 @@ def serve(
             server.run(sockets=[listener])
 
 
-def _access_of_pushpals(bus: Bus, options: Options) -> Access:
-    """Return what authenticates requests in PushPals' forms: none is open unless somebody says so.
+def _access_of_pushpals(bus: Bus, options: Options) -> BusAccess:
+    """Return what authenticates requests in PushPals' forms; without `is_open` they need tokens.
 
     Raises:
         Refused: there is no token, and nobody says so; or other machines can reach the address.
@@ -426,7 +426,7 @@ def _access_of_pushpals(bus: Bus, options: Options) -> Access:
         raise Refused(f"others can reach {options.host}: --open is for this machine alone")
     if not options.is_open and not Tokens.of(bus).are_needed():
         raise Refused("--pushpals needs a token, 'bus token create'; or --open, on this machine")
-    return Access(bus, required=not options.is_open, max_rate=options.max_rate)
+    return BusAccess(bus, required=not options.is_open, max_rate=options.max_rate)
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:

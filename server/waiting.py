@@ -93,10 +93,10 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
 #: How many clients may wait at a time.
 MAX_WAITING = 500
 
-#: How often a waiter looks without news, in seconds: not everything to wait for is a message.
+#: Re-check interval without new messages, in seconds: not every awaited change is a message.
 _RECHECK_S = 2.0
 
-#: The time between two tries of clients that wait for room, in seconds: making room rings no bell.
+#: The time between two tries of clients that wait for room, in seconds: room is not announced.
 #: A try is work, so the clients share this interval: the more of them, the rarer each one's tries.
 _TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
 

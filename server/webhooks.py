@@ -105,7 +105,7 @@ BODY_S = 30.0
 #: When to try again, in seconds: the bus is busy or a queue full; an operator has to act.
 _SOON_S, _LATER_S = 1, 60
 
-#: The status of an answer for which there is no room or time now.
+#: The status of a refusal for lack of room or time.
 _BUSY = 503
 
 #: The header of an answer to a request whose body is not read: it might never end.
@@ -144,7 +144,7 @@ class Receiver:
             return
         try:
             response = await self._answer(Request(scope, receive))
-        except ClientDisconnect:  # its body was not whole
+        except ClientDisconnect:  # before its whole body came
             return
         await response(scope, receive, send)
 

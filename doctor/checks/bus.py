@@ -316,7 +316,7 @@ def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], F
 
 
 def _task_messages(bus: Bus, full: bool) -> Finding:
-    """Compare the table with the messages, which only show: no row is changed to what they say."""
+    """Compare the table of tasks with the messages; rows are never changed to match them."""
     if not full:
         return ok("--full compares tasks with their messages")
     if bus.archive.discarded():

@@ -38,8 +38,8 @@ _ANYTHING, _WRITABLE = 0o077, 0o022
 #: How many names a line has.
 _NAMED = 5
 
-#: A process that has a lock which is wanted all the time for longer than this is in the way, in
-#: seconds: a transaction takes milliseconds.
+#: A process that holds a contended lock longer than this is in the way, in seconds: a
+#: transaction takes milliseconds.
 _LONG_S = 1.0
 
 
@@ -80,7 +80,7 @@ def _directory(layout: Layout) -> Finding:
 
 
 def _modes(layout: Layout) -> Finding:
-    """Look at what is directly in the directory; what is in its folders, those keep from others."""
+    """Check the modes of the directory and its entries; its folders protect what is in them."""
     open_to_others, foreign = [], []
     for path in (layout.directory, *_entries(layout)):
         status = os.lstat(path)
@@ -152,7 +152,7 @@ def _git(layout: Layout) -> Finding:
 
 
 def _guard(layout: Layout) -> Finding:
-    """Look whether git finds the guard's hooks: their path is absolute, and it misses none."""
+    """Check that git finds the guard's hooks: it says nothing of a path that has moved."""
     try:
         moved = moved_hooks(layout.directory)
     except GitFailed as error:
@@ -163,7 +163,7 @@ def _guard(layout: Layout) -> Finding:
 
 
 def _write_lock(layout: Layout) -> Finding:
-    """Look at who writes, and again for a moment: nobody should for long."""
+    """Look for a process that holds the write lock for too long."""
     if not is_known():
         return ok("this system does not tell who holds locks")
     deadline = time.monotonic() + _LONG_S
@@ -180,7 +180,7 @@ def _write_lock(layout: Layout) -> Finding:
 
 
 def _writing(layout: Layout) -> list[Holder]:
-    """Return who has the write lock, or else who writes without knowing of it."""
+    """Return the holders of the write lock, or else the writers that bypass it."""
     return holders(layout.write_lock) or writers(layout.database)
 
 
@@ -204,7 +204,7 @@ _LOOKS, _PAUSE_S = 3, 0.05
 
 
 def check_log(database: Database, full: bool) -> Finding:
-    """Look at the log, and move nothing out of it: it may be the one place where something is."""
+    """Look at the log without a checkpoint: it may hold the only copy of something."""
     _, pages, moved = database.rows("PRAGMA wal_checkpoint(NOOP)")[0]
     path = database.layout.database + "-wal"
     size = os.stat(path).st_size if os.path.exists(path) else 0

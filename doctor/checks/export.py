@@ -83,7 +83,7 @@ class Exported:
 
 
 def whole_export(jsonl: str, crc: int | None) -> frozenset[str]:
-    """Return a set of the file if its bytes give a checksum, and an empty one if not."""
+    """Return the file in a set if its bytes match the checksum, else an empty set."""
     if crc is None or stamp_of(jsonl) is None:
         return frozenset()
     return frozenset({jsonl} if crc_of(lines_of(jsonl)) == crc else ())
@@ -101,7 +101,7 @@ def _message(line: bytes, blobs: BlobStore) -> Message | None:
 
 
 def row_of(message: Message, line: bytes) -> Row:
-    """Return the columns of the message that a line tells of, so that it gives that line again."""
+    """Return the columns of a line's message, from which the same line would be written."""
     return (
         message.seq,
         message.id,
@@ -132,9 +132,9 @@ class Differences:
     """The seqs at which the export has another message than the log, or the log has none.
 
     Attributes:
-        in_log: those where the log is what is damaged: it has nothing there, or the checksum of
+        in_log: seqs at which the log is damaged: it has nothing there, or the checksum of
             the export is right.
-        unclear: those where it is not, or is not known.
+        unclear: seqs at which the log is right, or nothing shows which of the two is.
     """
 
     in_log: list[int]
@@ -144,7 +144,7 @@ class Differences:
 def differences(bus: Bus) -> Differences:
     """Compare the export with the log, line by line.
 
-    Of an export that is not the log's own, as git leaves it after a merge, nothing is told.
+    An export that git has merged is not the log's own: no difference is reported then.
     """
     sure = whole_export(bus.layout.jsonl, Position.of(bus).crc())
     exported = Exported(bus.layout, bus.blobs, sure)
@@ -178,7 +178,7 @@ def _is_lost(bus: Bus, message: Message, line: bytes) -> bool:
     return is_own and bus.log.get(message.id) is None
 
 
-#: Within which time an exporter that is behind must have got on, in seconds: it looks every 2 s.
+#: How long an exporter that is behind may make no progress, in seconds: it looks every 2 s.
 _PATIENCE_S = 3.0
 
 #: How many lost parts a line has.

@@ -55,7 +55,7 @@ class RawFile:
             return b""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.xClose()
             self._file = None
@@ -78,7 +78,7 @@ _TRIED, _ENOUGH = 64, 0.5
 
 @dataclass(frozen=True, slots=True)
 class PageFormat:
-    """The form that all pages of a file share.
+    """The format of the pages of a file.
 
     Attributes:
         page_bytes: how large each is.
@@ -90,16 +90,16 @@ class PageFormat:
 
 
 def form_of(file: RawFile, log: RawFile) -> PageFormat:
-    """Return the form that the header tells, unless the pages themselves contradict it.
+    """Return the page format of the header, unless the pages themselves contradict it.
 
-    A header that is damaged tells any form. In a page that is read in its own form, what SQLite
-    has stored goes exactly to the end of what it uses.
+    A damaged header may give any format. In a page that is read in its true format, the stored
+    content ends exactly at the end of the usable part.
     """
     first, *others = _candidates(file, log)
-    fit = _fit(file, first)
+    fit = _share_that_fits(file, first)
     if fit >= _ENOUGH:
         return first
-    fits = {first: fit} | {form: _fit(file, form) for form in others if form != first}
+    fits = {first: fit} | {form: _share_that_fits(file, form) for form in others if form != first}
     return max(fits, key=fits.__getitem__)  # the first of those that fit as well
 
 
@@ -119,8 +119,8 @@ def _candidates(file: RawFile, log: RawFile) -> Iterator[PageFormat]:
             yield PageFormat(size, size)
 
 
-def _fit(file: RawFile, form: PageFormat) -> float:
-    """Return which part of the pages that look like those of a tree are so in this form."""
+def _share_that_fits(file: RawFile, form: PageFormat) -> float:
+    """Return the share of pages that look like pages of a tree and make sense in this format."""
     looked_at = fitting = 0
     size = form.page_bytes
     for start in range(size, min(file.size, _TRIED * size), size):
@@ -195,14 +195,14 @@ class WriteAheadLog:
         """Return the frames of transactions that ended, without those that are damaged.
 
         Args:
-            whole: also those behind the first that is damaged.
+            whole: include those behind the first damaged frame.
         """
         frames = self.frames if whole else self.frames[: self.break_at]
         last = max((n for n, frame in enumerate(frames) if frame.pages), default=-1)
         return [frame for frame in frames[: last + 1] if frame.is_whole]
 
     def has_begun_anew(self) -> bool:
-        """Whether writers have begun to use it again from its beginning while it was read."""
+        """Whether writers restarted the log while it was read."""
         return self._file.read(0, _HEADER_BYTES) != self._header
 
     @property
@@ -213,7 +213,7 @@ class WriteAheadLog:
         )
 
     def damaged(self) -> int:
-        """Return how many frames are damaged that a transaction had committed."""
+        """Return the number of damaged frames of committed transactions."""
         last = max((n for n, frame in enumerate(self.frames) if frame.pages), default=-1)
         return sum(not frame.is_whole for frame in self.frames[: last + 1])
 
@@ -255,7 +255,7 @@ class WriteAheadLog:
     def _frame(
         self, start: int, salts: bytes, before: set[Checksum]
     ) -> tuple[WalFrame, set[Checksum]]:
-        """Return a frame, and the checksums from which that of the next may go on."""
+        """Return a frame, and the checksums that the next frame may continue from."""
         header = self._file.read(start, _FRAME_HEADER_BYTES)
         page, pages = struct.unpack(">2I", header[:8])
         data = self._file.read(start + _FRAME_HEADER_BYTES, self._page_bytes)
@@ -315,7 +315,7 @@ class Pages:
         self._map = lru_cache(maxsize=64)(self.read)
 
     def read(self, number: int) -> bytes:
-        """Return a page; nothing of one that is not there."""
+        """Return the page, or b"" if it does not exist."""
         if number in self._newest:
             return self.log.page(self._newest[number][1])[: self._usable]
         if number < 1:
@@ -323,11 +323,11 @@ class Pages:
         return self._file.read((number - 1) * self.page_bytes, self._usable)
 
     def age(self, number: int) -> int:
-        """Return how late a page was written: the later, the greater."""
+        """Return a number that is greater for a page that was written later."""
         return self._newest[number][0] if number in self._newest else 0
 
     def entry(self, number: int) -> tuple[int, int] | None:
-        """Return what the map says of a page, and which page is above it; None without a map."""
+        """Return the kind and the parent of a page by the pointer map; None without a map."""
         if not self._has_map or number < 3:
             return None
         of_map = (number - 2) // (self._per_map + 1) * (self._per_map + 1) + 2
@@ -338,7 +338,7 @@ class Pages:
         return (data[0], int.from_bytes(data[1:])) if len(data) == 5 else None
 
     def free(self) -> set[int]:
-        """Return the pages that hold nothing, by the list of them."""
+        """Return the numbers of the pages on the freelist."""
         numbers: set[int] = set()
         trunk = int.from_bytes(self.read(1)[32:36])
         while trunk and trunk <= self.count and trunk not in numbers:
@@ -350,7 +350,7 @@ class Pages:
         return numbers
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         self._file.close()
         self._log_file.close()
 

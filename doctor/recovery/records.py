@@ -85,7 +85,7 @@ def page_of(number: int, data: bytes) -> TreePage:
     """Return a page of a tree.
 
     Raises:
-        Damaged: it is none.
+        Damaged: it is no page of a tree.
     """
     start = _FIRST_PAGE_START if number == 1 else 0
     header = data[start : start + 12]
@@ -104,7 +104,7 @@ def page_of(number: int, data: bytes) -> TreePage:
 def row_at(
     page: TreePage, start: int, read_page: Callable[[int], bytes], codec: str = "utf-8"
 ) -> Row:
-    """Return the row in a cell; that of a long one goes on in other pages.
+    """Return the row in a cell; a long row continues in other pages.
 
     Args:
         page, start: where it is.
@@ -292,7 +292,7 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaParts:
-    """All that a bus is made of.
+    """The tables, rows and other objects of a new bus.
 
     Attributes:
         tables: by name, also SQLite's own of numbers.
@@ -306,7 +306,7 @@ class SchemaParts:
 
 
 def parts_of_a_bus() -> SchemaParts:
-    """Return what a new bus is made of."""
+    """Return the parts of a new bus."""
     with open(SCHEMA, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
         fresh.execute("PRAGMA auto_vacuum = INCREMENTAL")
         fresh.execute(ddl.read()).fetchall()
@@ -428,5 +428,5 @@ _TEXT_AS_BYTES = "typeof({0}), iif(typeof({0}) = 'text', CAST({0} AS BLOB), {0})
 
 @cache
 def quoted(name: str) -> str:
-    """Return the name of a table or column as SQL takes it."""
+    """Quote the name of a table or column for SQL."""
     return '"' + name.replace('"', '""') + '"'

@@ -272,13 +272,13 @@ class NewFile:
         return max(numbers, default=0)
 
     def close(self) -> None:
-        """Close the file; what was not finished is of no use."""
+        """Close the file; an unfinished one is useless."""
         self._connection.close()
 
 
 # Comparing a new file with what SQLite still reads of the damaged one: no row may be lost.
 #
-# It goes by the rows that both files give, and takes no word of the code that made the new one.
+# It compares the rows of both files, and trusts nothing of the code that made the new one.
 
 #: The tables that are counted again, or made again of whole segments of the archive.
 _MADE_AGAIN = {"sqlite_sequence", "catalog", "catalog_blocks", "archived_ids", "archive_frames"}
@@ -341,13 +341,13 @@ class Comparison:
         return ""
 
     def _is_other(self, table: TableSchema, row: Sequence[Value], new_row: Sequence[Value]) -> bool:
-        """Whether a message is another one than it was. Work may be mail again, without a queue."""
+        """Whether the new file has another message. Work may have become mail, without a queue."""
         ours = [place for place, name in enumerate(table.columns) if name != "work"]
         is_same = [_readable(row)[place] for place in ours] == [new_row[place] for place in ours]
         return not is_same and row[table.columns.index("seq")] not in self._corrected
 
     def _belongs(self, table: TableSchema, row: Sequence[Value], new: apsw.Connection) -> bool:
-        """Whether a row is one of its table, and no remains of damage."""
+        """Whether a row belongs to its table, and is no debris of damage."""
         if table.name == _LOG and _row(new, _IS_ARCHIVED, (row[0],)):
             return False
         values = ", ".join("?" * len(row))
@@ -522,7 +522,7 @@ def _refuse_other_version(salvage: Salvage) -> None:
     versions = [v[1] for _, v in salvage.rows("meta") if v[:1] == ["schema_version"]]
     version = str(versions[0]) if versions else ""
     number = int(version) if version.isdecimal() else SCHEMA_VERSION
-    # Of a damaged number the tables know better.
+    # The tables show the version better than a damaged number.
     lacks_some = number < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
     if lacks_some or (number != SCHEMA_VERSION and salvage.strangers):
         raise BusUnusable(

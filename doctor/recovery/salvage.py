@@ -105,7 +105,7 @@ class Salvage:
                     tree.holes += 1
 
     def is_whole(self, name: str) -> bool:
-        """Whether nothing of a table is known to be lost; of use after its rows were read."""
+        """Whether nothing of a table is known to be lost; call it after reading its rows."""
         return name in self.trees and not self.trees[name].holes
 
     def _find_codec(self) -> str:
@@ -189,7 +189,7 @@ class Salvage:
             ahead += [(child, number, depth + 1) for child in page.children()]
 
     def _leads_to(self, number: int, above: int) -> bool:
-        """Whether the map says that this page is below that one, or does not say anything."""
+        """Whether the pointer map has this page below that one, or has no entry for it."""
         entry = self._pages.entry(number)
         if entry is None or entry == ((BELOW, above) if above else (ROOT, 0)):
             return True
@@ -202,7 +202,7 @@ class Salvage:
     # Pages that no tree leads to -----------------------------------------------------------------
 
     def _adopt(self, *, only: str | None = None) -> None:
-        """Give pages that nothing leads to to the trees that they were part of."""
+        """Assign orphaned pages to the trees that they were part of."""
         for number in range(1, self._pages.count + 1):
             if number in self._owner or number in self._free:
                 continue
@@ -333,7 +333,7 @@ def in_words(pieces: Sequence[Range], most: int = 8) -> str:
 
 
 def ranges_without(pieces: Iterable[Range], seqs: Iterable[int]) -> Iterator[Range]:
-    """Yield the rest of ranges, from which some numbers are taken out."""
+    """Yield what remains of ranges without some numbers."""
     cuts = sorted(seqs)
     for first, last in pieces:
         for seq in cuts[bisect_left(cuts, first) : bisect_right(cuts, last)]:

@@ -52,28 +52,30 @@ def mend_work(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         now_ms = bus.now_ms()
         for name in seqs_of(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
-        yield from _told("jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims"))
+        yield from _report(
+            "jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims")
+        )
         cancelled = seqs_of(bus, "cancel_jobs_of_lost_messages", now_ms)
         if cancelled:
             yield Mended("jobs", f"{ranges(cancelled)} cancelled", "the messages of these")
-        yield from _told("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
-        yield from _told("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
+        yield from _report("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
+        yield from _report("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
         if "jobs" in lossy:
             for info in Queues(bus).list():
                 again = list(_work_again(bus, info))
                 what = f"of {info.name} queued again"
                 if info.is_acted_upon:
                     what = f"of {info.name} are not known to be of a step: ask for them again"
-                yield from _told("jobs", what, again)
+                yield from _report("jobs", what, again)
         # They guard what was published, and this is no part of it.
         with without_triggers(file_of(bus).connection):
             given_back = seqs_of(bus, "give_work_back")
-        yield from _told("messages", "are mail again: no queue takes them", given_back)
+        yield from _report("messages", "are mail again: no queue takes them", given_back)
         if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
             file_of(bus).rows(MENDING["count_waiting"])
 
 
-def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
+def _report(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
     if seqs:
         yield Mended(part, f"{ranges(seqs)} {what}")
 
@@ -107,7 +109,7 @@ def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
 
 
 def mend_tasks(bus: Bus) -> Iterator[Mended]:
-    """Store tasks whose rows are missing or can't be read as their messages tell of them.
+    """Rebuild missing or unreadable rows of tasks from their messages.
 
     They are unproven: anybody could write the messages. A row that is there stays as it is.
 
@@ -146,7 +148,7 @@ class MergedMessages:
 
     Attributes:
         from_export, from_backup: the seqs of those that the file had lost.
-        corrected: of those that it had otherwise than they were published.
+        corrected: the seqs of messages that the file had altered.
         uncertain: of those of which two copies differ, and nothing tells which is right; the
             file's is kept.
         foreign: how many lines of the export are of another bus, or of other messages.
@@ -180,7 +182,7 @@ class Merger:
         self.merged = MergedMessages()
 
     def take_exported(self, exported: Exported) -> None:
-        """Add the lines that the file has lost, and judge those that it has otherwise."""
+        """Add the lines that the file lost, and judge those that differ from its messages."""
         agree = differ = 0
         for message, _, _ in exported.lines():
             own = self._own_line(message.seq)
@@ -267,7 +269,7 @@ _NOT_FROM_BACKUP |= {"catalog_state", "export_state", "automation_service", "job
 _ROWS_OF_BACKUP = {"claims": "status <> 'active'", "meta": "key <> 'backup_made_at_ms'"}
 
 #: Tables that the report leaves out: it tells of the messages, from which the others are derived.
-_NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
+_NOT_REPORTED = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
 
 
 class DatabaseMaker:
@@ -292,7 +294,7 @@ class DatabaseMaker:
         self.is_later = False
 
     def make(self, path: str) -> Iterator[Mended]:
-        """Make the new file, and tell of each part of it.
+        """Make the new file, and yield a report of each part.
 
         Raises:
             BusUnusable: the damaged file is of another ackbus.
@@ -317,10 +319,10 @@ class DatabaseMaker:
             yield messages
             yield from self._others(new, filled)
             if recovered.strangers or recovered.taken_over:
-                yield _of_others(recovered)
+                yield _report_foreign_tables(recovered)
 
     def _fill(self, new: NewFile, recovered: RecoveredContent) -> dict[str, int]:
-        """Add rows of the backup to tables that have lost some; return how many to which."""
+        """Add the backup's rows to tables that lost some; return how many were added to each."""
         if self._backup is None:
             return {}
         filled = {}
@@ -374,7 +376,7 @@ class DatabaseMaker:
         )
 
     def _others(self, new: NewFile, filled: dict[str, int]) -> Iterator[Mended]:
-        names = sorted(self.lossy - _NOT_TOLD)
+        names = sorted(self.lossy - _NOT_REPORTED)
         if names:
             counts = {name: new.count(name) for name in names if not name.endswith("_state")}
             kept_rows = [
@@ -403,8 +405,8 @@ def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:
     return whole_export(layout.jsonl, crc_in_mark(str(mark[0]).split(" ")))
 
 
-def _of_others(recovered: RecoveredContent) -> Mended:
-    """Tell of the tables that other programs have made, whose triggers and views stay behind."""
+def _report_foreign_tables(recovered: RecoveredContent) -> Mended:
+    """Report the tables of other programs, whose triggers and views stay behind."""
     names = ", ".join(recovered.taken_over) or "none"
     lost = ", ".join(recovered.strangers)
     lost = lost and f"those of other programs, which the damaged file has: {lost}"

@@ -158,7 +158,7 @@ def _ready_files(layout: Layout) -> list[str]:
 
 
 def keep_aside(folder: Folder, name: str, stamp: str) -> None:
-    """Give a damaged file another name too, before a whole one takes its own."""
+    """Link a damaged file under another name, before a whole one replaces it."""
     folder.name_again(name, name + ASIDE + stamp)
 
 
@@ -236,7 +236,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
 
 
 def _is_as_the_log(bus: Bus) -> bool:
-    """Whether an export is whole; one that is behind is."""
+    """Whether an export is whole; it may be behind."""
     lines = checks_of_export(bus, full=True)["bus.jsonl"]()
     lacking = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
@@ -374,7 +374,7 @@ class SegmentFile:
 
 
 def segment_files(layout: Layout) -> list[str]:
-    """Return the paths of the segments that are there, the first first."""
+    """Return the paths of the existing segments, in order."""
     folder = layout.archive_folder
     return [folder.path_of(name) for name in sorted(folder.names()) if _NAME.fullmatch(name)]
 
@@ -385,7 +385,7 @@ def first_seq_of(path: str) -> int:
 
 
 def read_segment(path: str) -> SegmentFile:
-    """Read what can be read of a segment; nothing of one that is missing."""
+    """Read what can be read of a segment; a missing one is empty."""
     file_read = SegmentFile()
     try:
         with inner_folder(os.path.dirname(path)).read(os.path.basename(path)) as file:
@@ -497,11 +497,11 @@ class _Mender:
                 name, f"is whole: messages {first_seq} to {segment_file.last_seq} are known again"
             )
         elif segment is None:
-            yield self._of_unknown(file_name, name, first_seq, segment_file)
+            yield self._rebuild_unknown(file_name, name, first_seq, segment_file)
         elif self._put_back(file_name, segment):
             yield Mended(name, "is that of the backup again")
         else:
-            yield self._made_again(file_name, name, segment, segment_file)
+            yield self._rebuild(file_name, name, segment, segment_file)
 
     def _note(self, first_seq: int, segment_file: SegmentFile) -> None:
         now_ms = self._bus.now_ms()
@@ -525,10 +525,10 @@ class _Mender:
             self._put(file_name, file)
         return True
 
-    def _made_again(
+    def _rebuild(
         self, file_name: str, name: str, segment: Segment, segment_file: SegmentFile
     ) -> Mended:
-        """Write the segment of the lines that it still has, and that other copies have."""
+        """Rebuild the segment from its own lines and those of other copies."""
         lines = dict(segment_file.lines)
         for message, line in self._copies(segment):
             lines.setdefault(message.seq, line)
@@ -550,19 +550,17 @@ class _Mender:
         same = "byte for byte" if digest == segment.sha256 else "with other bytes than before"
         return Mended(name, f"was made again of its {count:,} messages, {same}")
 
-    def _of_unknown(
+    def _rebuild_unknown(
         self, file_name: str, name: str, first_seq: int, segment_file: SegmentFile
     ) -> Mended:
-        """Write a segment again of which only the name is known: it ends where the next begins."""
+        """Rebuild a segment that the bus does not know: it ends where the next begins."""
         following = (next_segment.first_seq - 1 for next_segment in self._bus.archive.segments())
         upto = min((seq for seq in following if seq >= first_seq), default=self._bus.archive.upto())
         segment = Segment(first_seq, upto, 0, 0, "", self._bus.now_ms())
         there = segment_file.lines.keys() | {message.seq for message, _ in self._copies(segment)}
         if not there:
             return Mended(name, "is damaged, and the bus knows nothing of it", "what it had")
-        mended = self._made_again(
-            file_name, name, replace(segment, last_seq=max(there)), segment_file
-        )
+        mended = self._rebuild(file_name, name, replace(segment, last_seq=max(there)), segment_file)
         gaps = list(ranges_without([(first_seq, upto)], there))
         return (
             replace(mended, lost=f"messages {in_words(gaps)}, if there were any")
@@ -586,7 +584,7 @@ class _Mender:
     def _put(self, file_name: str, file: BinaryIO) -> None:
         """Put a file that was written beside its place there, onto the disk.
 
-        The damaged one has two names for a moment: who dies meanwhile leaves the one or the other.
+        The damaged file has two names for a moment, so that a kill leaves one of both files.
         """
         file.flush()
         os.fsync(file.fileno())

@@ -83,7 +83,7 @@ def repair_bus(
     _refuse_nothing(layout)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     if (died := _died(layout)) is not None:
-        yield from _with_file_of(layout, died, dry_run)
+        yield from _finish_dead_repair(layout, died, dry_run)
         if dry_run:
             return
     if _is_unfinished(layout):
@@ -94,7 +94,7 @@ def repair_bus(
             pass  # SQLite has undone it by now, unless the file is damaged as well
     is_damaged = _is_damaged(layout)
     if not is_damaged:
-        mended = list(_with_state(layout, dry_run))
+        mended = list(_repair_in_place(layout, dry_run))
         yield from mended
         if mended and dry_run:
             return  # the rest can be told when the state makes sense
@@ -105,7 +105,7 @@ def repair_bus(
                 yield Mended("backup", f"was passed over: {why}")
             if saved is not None:
                 yield Mended("backup", f"{backup_path} was asked for what is lost")
-            yield from _with_new_file(layout, saved, stamp, dry_run)
+            yield from _replace_file(layout, saved, stamp, dry_run)
             if dry_run:
                 return
         with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
@@ -172,7 +172,7 @@ def _differs(layout: Layout) -> bool:
         return _has_wrong_entries(bus) or bool(differences(bus).in_log)
 
 
-def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
+def _repair_in_place(layout: Layout, dry_run: bool) -> Iterator[Mended]:
     """Put right the rows of a whole file that break a rule, where they are."""
     with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
         yield from put_right(file_of(bus), dry_run=dry_run)
@@ -182,7 +182,7 @@ def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
 
 
 def _has_wrong_entries(bus: Bus) -> bool:
-    """Whether what is known of an archived segment is not what it has."""
+    """Whether the bus has a wrong entry about an archived segment."""
     whole = (
         candidate for candidate in bus.archive.segments() if bus.archive.state_of(candidate) == "ok"
     )
@@ -193,7 +193,7 @@ def _died(layout: Layout) -> str | None:
     return unfinished(layout) if os.path.isdir(layout.directory) else None
 
 
-def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
+def _finish_dead_repair(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
     """Put the new file of a repair that died in its place."""
     if not dry_run:
         with alone(layout):
@@ -203,13 +203,13 @@ def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
     yield Mended("file", f"the new bus.db of a repair that died is in its place; {hint}")
 
 
-def _with_new_file(
+def _replace_file(
     layout: Layout,
     saved: Bus | None,
     stamp: str,
     dry_run: bool,
 ) -> Iterator[Mended]:
-    with _held(layout, dry_run), _workshop(layout, dry_run) as workshop:
+    with _hold_bus(layout, dry_run), _workshop(layout, dry_run) as workshop:
         maker = DatabaseMaker(layout, saved)
         try:
             mended = list(maker.make(workshop.database))
@@ -229,7 +229,7 @@ def _with_new_file(
             mended += mend_work(bus, maker.lossy)
             mended += mend_tasks(bus)
             if mended:
-                _tell_the_log(bus, mended)
+                _publish_report(bus, mended)
             file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
             _check(bus)
         _compare(layout, workshop, maker, only_messages=True)  # rules may have removed other rows
@@ -254,8 +254,8 @@ def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
 
 
 @contextmanager
-def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
-    """Be alone with the bus; a dry run, which puts nothing in its place, only looks for others."""
+def _hold_bus(layout: Layout, dry_run: bool) -> Iterator[None]:
+    """Hold the bus alone; a dry run, which replaces nothing, only looks for other programs."""
     if dry_run:
         refuse_openers(layout.database, THEN)
         yield
@@ -266,7 +266,7 @@ def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
 
 @contextmanager
 def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
-    """Give a bus directory for the new file; of a dry run nothing is left."""
+    """Yield a bus directory for the new file; a dry run removes it."""
     if not dry_run:
         for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
             keep_out_of_git(layout, name)
@@ -291,7 +291,7 @@ def _new_bus(workshop: Layout, layout: Layout) -> Bus:
     return Bus(database)
 
 
-def _tell_the_log(bus: Bus, mended: list[Mended]) -> None:
+def _publish_report(bus: Bus, mended: list[Mended]) -> None:
     """Publish a message to all about the losses, so that the newest seq has a message."""
     parts = [
         {"part": part.part, "done": part.text} | ({"lost": part.lost} if part.lost else {})

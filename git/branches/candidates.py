@@ -61,9 +61,9 @@ def is_part(
     approved: tuple[str, str],
     besides: Collection[str] = (),
 ) -> bool:
-    """Return whether a change has no line that another one has not, wherever in the files.
+    """Return whether every line of a change is also a line of the approved change, in any place.
 
-    It may have fewer: what the target has already. Git moves changes with a renamed file.
+    It may have fewer: the target may have some already. Git moves changes with a renamed file.
 
     Args:
         repository: where the commits are.
@@ -101,7 +101,7 @@ def merge_bases(repository: Repository, a: str, b: str) -> list[str]:
 
 
 def contains(repository: Repository, commit: str, other: str) -> bool:
-    """Return whether a commit is another one, or comes after it."""
+    """Return whether a commit is `other`, or a descendant of it."""
     try:
         repository.run("merge-base", "--is-ancestor", other, commit)
     except CommandFailed as error:
@@ -112,7 +112,7 @@ def contains(repository: Repository, commit: str, other: str) -> bool:
 
 
 def has_elsewhere(place: RepositoryPlace, commit: str, branch: str) -> bool:
-    """Return whether another ref than a branch has a commit: of here, or as a remote had it."""
+    """Return whether a ref other than the branch reaches a commit, here or as last fetched."""
     if place.git.commit(commit) is None:
         return False
     command = ("for-each-ref", "--count=2", "--format=%(refname)", f"--contains={commit}", *_KEPT)
@@ -139,7 +139,7 @@ def way(repository: Repository, since: str, target: str) -> list[str]:
 
 
 def is_whole(git: Repository, commit: str, base: str) -> bool:
-    """Whether git has all that a commit has beyond another one: none is missing, or empty."""
+    """Whether git has every object of a commit that its base lacks: none is missing or empty."""
     try:
         ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", base)
         sizes = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
@@ -166,7 +166,7 @@ _NO_PROMPT: dict[str, str | None] = dict.fromkeys(
 
 
 class NotSigned(GitFailed):
-    """A commit is to be signed here, and the signer fails, or does not end; its words are told."""
+    """A commit must be signed here, and the signer failed or hung; the error quotes the signer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Candidate:
     """A commit that contains a head, or its changes, and the commit that it was made onto.
 
     Attributes:
-        commit: its id; of what has nothing new, the commit that it was made onto.
+        commit: its id; that of `onto` where the head brings nothing new.
         tree: the id of its files.
         onto: the commit that it was made onto.
         by_drivers: the files that drivers merge which the user has configured.
@@ -191,10 +191,10 @@ class CandidateConflict:
     """The reason why there is no candidate.
 
     Attributes:
-        files: those that conflict; none where something else is in the way.
+        files: the conflicting files; empty where something else is in the way.
         reason: what is in the way, in words.
         is_conflict: whether another target could take the head.
-        is_known: False where one looks, and does not run the drivers that merge these files.
+        is_known: False in a look, which does not run the drivers that merge these files.
     """
 
     files: tuple[str, ...]
@@ -258,7 +258,7 @@ class Candidates:
                 that is `onto`.
 
         Raises:
-            NotSigned: it is to be signed, and can't be without a question to anybody.
+            NotSigned: it must be signed, which can't be done without asking a person.
             GitFailed: git failed, or an object is missing.
         """
         if contains(self.git, onto, head):
@@ -361,6 +361,6 @@ class Candidates:
 
 def _words_of(error: CommandFailed) -> str:
     """Return what a signer said, without what git adds at its end."""
-    lines = error.said.decode("utf-8", "replace").splitlines()
+    lines = error.stderr.decode("utf-8", "replace").splitlines()
     sentences = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]
     return "; ".join(sentences)[:_SIGNER_CHARS] or error.reason

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from ...schema.errors import InvalidInput
 from ..drivers import merge
-from ..limited import look_here, take_part
+from ..limited import current_look, join_look
 from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
 from ..sealed import own_folder
 
@@ -92,7 +92,7 @@ def merged_by(
 def attribute_files(
     repository: SealedRepository, files_at: Mapping[str, Collection[str]]
 ) -> dict[str, AttributeFiles]:
-    """Return the files of attributes that may say something of files of each commit."""
+    """Return for each commit the `.gitattributes` files that may apply to its files."""
     asked = [
         (commit, folder + ATTRIBUTES)
         for commit, files in files_at.items()
@@ -101,7 +101,7 @@ def attribute_files(
     stdin = b"".join(os.fsencode(f"{commit}:{path}") + b"\0" for commit, path in asked)
     raw = repository.run("cat-file", "--batch-check=%(objectname) %(objecttype)", "-z", stdin=stdin)
     blobs_at: dict[str, set[tuple[str, str]]] = {commit: set() for commit in files_at}
-    # A missing one is named in a line of its own, with whatever bytes its path has.
+    # Git prints the path of a missing object as it is, and the path may have newlines.
     lines = iter(raw.splitlines(keepends=True))
     for commit, path in asked:
         missing = os.fsencode(f"{commit}:{path}") + b" missing\n"
@@ -123,7 +123,7 @@ def _folders(file: str) -> Iterable[str]:
 
 
 def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
-    """Return all files of attributes that a commit has."""
+    """Return all `.gitattributes` files of a commit."""
     raw = repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
     name = ATTRIBUTES.encode()
     blobs = set()
@@ -138,7 +138,7 @@ def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
 
 @contextmanager
 def with_attributes(repository: Repository, files: AttributeFiles) -> Iterator[Repository]:
-    """Give a repository with a work tree that has files of attributes alone, for the block."""
+    """Yield a repository whose work tree has only `.gitattributes` files."""
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
         ordered = sorted(files)
         contents = _contents(repository, [id for _, id in ordered])
@@ -169,7 +169,7 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
 
 
 def _write(folder: str, path: str, content: bytes) -> None:
-    """Write a file of a tree, whose path anybody may have chosen, where git would take it."""
+    """Write a file of a tree where git reads it; the path is untrusted."""
     *above, name = path.split("/")
     if any(part.lower() in ("", ".", "..", ".git") for part in above):
         return
@@ -183,7 +183,7 @@ def _write(folder: str, path: str, content: bytes) -> None:
 
 
 def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergeHandling:
-    """Return what files of attributes say of files, with what counts for the whole repository."""
+    """Return how attributes merge files; those of the whole repository count too."""
     if not files:
         return MergeHandling()
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
@@ -243,7 +243,7 @@ class TreeDifference:
 def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str] | None]:
     """Return for each pair of whole ids whose changes meet the files that both change, else None.
 
-    They are not known, and none, where a pair has not exactly one merge base.
+    The files are unknown, and none, where a pair has not exactly one merge base.
 
     Raises:
         CommandFailed: a commit or tree is missing.
@@ -300,7 +300,7 @@ class MergeBases:
         return [a] if a == b else self._bases.get(self._heads[a] | self._heads[b], [])
 
     def _note_bases(self, id: str, ways: set[int]) -> None:
-        """Note of which heads a commit is a merge base: of two that no child of it has in common.
+        """Record a commit as a merge base of two heads if no single child leads to both.
 
         Args:
             ways: the heads that each child leads to, and the commit itself, as bits.
@@ -410,7 +410,7 @@ class UnknownForecast:
     """A pair of commits of which it is not known whether it would merge.
 
     Attributes:
-        files: those that decide it; none where it is not one of them.
+        files: the files that decide it; empty where no file does.
         reason: why it is not known.
     """
 
@@ -461,12 +461,12 @@ def _forecasts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Fore
             files_at.setdefault(commit, set()).update(shared, merged[pair] or ())
     by = merged_by(repository, files_at) if files_at else {}
     return [
-        _judged(repository, pair, met[pair], merged[pair], by) if pair in met else None
+        _forecast_for(repository, pair, met[pair], merged[pair], by) if pair in met else None
         for pair in pairs
     ]
 
 
-def _judged(
+def _forecast_for(
     repository: SealedRepository,
     pair: Pair,
     shared: frozenset[str],
@@ -506,7 +506,7 @@ def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
 def _merge_all(
     repository: SealedRepository, met: Mapping[Pair, frozenset[str]]
 ) -> dict[Pair, tuple[str, ...] | None]:
-    """Merge pairs, given with the files that both change; those of the same attributes at once."""
+    """Merge pairs, given with the files that both change; pairs with equal attributes together."""
     files_at: dict[str, set[str]] = {}
     for pair, shared in met.items():
         files_at.setdefault(pair[0], {ATTRIBUTES}).update(shared)
@@ -523,7 +523,9 @@ def _merge_all(
             for files, pairs in alike.items()
             for batch in _batches(pairs)
         ]
-        processes = ThreadPoolExecutor(_PROCESSES, initializer=take_part, initargs=(look_here(),))
+        processes = ThreadPoolExecutor(
+            _PROCESSES, initializer=join_look, initargs=(current_look(),)
+        )
         merges = stack.enter_context(processes).map(lambda job: _merge(*job), jobs)
         results = [files for batch in merges for files in batch]
     return dict(zip((pair for _, batch in jobs for pair in batch), results, strict=True))
@@ -569,9 +571,9 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
 
 
 def _results(output: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | None]:
-    """Yield the files of each merge that git tells of.
+    """Parse git's output: yield the conflicting files of each merge, None for a clean one.
 
-    It tells 1 for clean, the tree, the files that conflict, and an empty word.
+    For a merge git prints 1 for clean, the tree, the conflicting files, and an empty word.
     """
     words = iter(output.split(b"\0"))
     for pair in pairs:

@@ -53,8 +53,8 @@ class Merging:
 
         Args:
             ours, theirs: the commits.
-            target: the commit that says by its attributes how, and whose files drivers may run:
-                what has not landed has no say in what is started.
+            target: the commit whose attributes decide how, and whose files drivers may run: what
+                has not landed starts nothing.
 
         Raises:
             NotMerged: the commits can't be merged.
@@ -108,7 +108,7 @@ def _reason(error: CommandFailed) -> Exception | None:
         return NotMerged("it has no commit in common with the target")
     if error.code in CRASHES:
         return NotMerged("git fails at its renamed folders")
-    if _DRIVER_FAILED in error.said.decode("utf-8", "replace"):
+    if _DRIVER_FAILED in error.stderr.decode("utf-8", "replace"):
         return NotMerged(f"a merge driver failed: {error.reason}")
     if "unknown option" in error.reason or "usage:" in error.reason:
         return GitFailed("merging needs git 2.38 or later: update git")

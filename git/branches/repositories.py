@@ -29,7 +29,7 @@ NOTHING = ""
 
 
 def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Repository:
-    """Return the repository of a folder, where no variable names another and nobody is asked."""
+    """Return the repository of a folder; variables can't redirect it, and git asks nobody."""
     return Repository(folder, ALONE | (extra or {}))
 
 
@@ -60,8 +60,8 @@ class RepositoryPlace:
         """Return the repository that a folder is in, be it main, linked or bare.
 
         Args:
-            folder: in it; a bare one must be named: in the working directory, `.`, it may be a
-                part of what somebody else has made.
+            folder: in it. A bare repository must be named: one that is found at `.` may have been
+                planted by somebody else.
 
         Raises:
             GitFailed: git is not installed, or there is no repository.
@@ -161,7 +161,7 @@ class RepositoryPlace:
         return ref
 
     def has_hook(self, name: str) -> bool:
-        """Whether there may be such a hook; where settings of git say more of hooks, it may."""
+        """Whether git may run such a hook; any setting about hooks counts as one."""
         if any(key == "core.hookspath" or key.startswith("hook.") for key in self._settings):
             return True
         return os.path.lexists(os.path.join(self.common_dir, "hooks", name))
@@ -268,7 +268,7 @@ def line_at(repository: Repository, commit: str, place: LinePlace) -> str | None
 def place_now(
     repository: Repository, before: str, after: str, place: LinePlace
 ) -> LinePlace | None:
-    """Return the place at another commit of a line that is at one; None where it was changed.
+    """Return where a line of one commit is at a later one; None where the line was changed.
 
     A renamed file is followed, as far as git takes it for one.
 

@@ -81,7 +81,7 @@ def trees_within(tree: LinkedTree, trees: list[LinkedTree]) -> list[LinkedTree]:
 def check_within(
     place: RepositoryPlace, tree: LinkedTree, inner: LinkedTree, *, keeps_files: bool
 ) -> str | None:
-    """Return the head of a work tree within another whose files are to be kept; None: no need.
+    """Check a work tree within another; return its head if its files must be kept, else None.
 
     Raises:
         Refused: it has to stay.
@@ -159,12 +159,12 @@ def unpushed_of(inner: InnerRepository) -> list[str]:
 def tips_on_no_remote(git: SealedRepository) -> list[str]:
     """Return the commits of a repository that none of its remotes has, without their ancestors.
 
-    Those that its branches and its head once had are among them, and those of an operation.
+    They include former commits of its branches and its head, and those of an operation.
 
     Raises:
         GitFailed: it can't be looked into.
     """
-    once = list(dict.fromkeys(_once_had(git.common_dir)))
+    once = list(dict.fromkeys(_former_commits(git.common_dir)))
     there = [commit for commit in git.commits(once) if commit is not None]
     stdin = "".join(f"{commit}\n" for commit in there).encode()
     command = ("rev-list", "--parents", "--stdin", "--all", "--not", "--remotes")
@@ -173,8 +173,8 @@ def tips_on_no_remote(git: SealedRepository) -> list[str]:
     return [commit for line in lines if (commit := line.split()[0]) not in parents]
 
 
-def _once_had(git_dir: str) -> Iterator[str]:
-    """Yield the commits that files of a repository name beside its refs, as a view does not."""
+def _former_commits(git_dir: str) -> Iterator[str]:
+    """Yield the commits that files of a repository name, and that no view of it shows."""
     for name in OPERATION_FILES:
         if is_plain_file(file := os.path.join(git_dir, name)):
             yield from commits_in(file)
@@ -336,7 +336,7 @@ class Removal:
         """Remove the tree and the branch of a task. Safe to repeat.
 
         Args:
-            task: whose.
+            task: the task.
             branch: its branch, if it is to go too.
             landed: the heads of the branch that are known to have landed; ancestry says nothing.
             keeps_files: whether files that are not committed are kept at a ref; else they keep the
@@ -358,7 +358,7 @@ class Removal:
                 self._remove_tree(task, tree, inner, files, task_lock)
             reason = self._remove_branch(task, branch, landed, rescued) if branch else None
             if branch and reason is None:
-                rescued += self._let_go(task, landed)
+                rescued += self._drop_done_heads(task, landed)
             self._trees.locks.forget(task)
         removed_branch = branch if branch and not reason else None
         return Removed(
@@ -442,7 +442,7 @@ class Removal:
     def _remove_tree(
         self, task: str, tree: LinkedTree, inner: list[LinkedTree], files: list[str], task_lock: int
     ) -> None:
-        """Remove a tree, all of which is committed or kept, and first those within it."""
+        """Remove a tree whose content is committed or kept, and the trees within it first."""
         with self._trees.locks.of_all() as list_lock:
             if tree.lock is not None:
                 self.place.git.run("worktree", "unlock", tree.path)
@@ -457,7 +457,7 @@ class Removal:
             self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
 
     def _refuse_changed(self, task: str, tree: LinkedTree, commit: str) -> None:
-        """Refuse to delete files that are others by now than those that were kept."""
+        """Refuse to delete files that changed since they were kept."""
         now = self._rescue.files_of(task, tree, f"{commit}^")
         trees = [f"{state}^{{tree}}" for state in (commit, now)]
         if len(set(self.place.git.describe(*trees))) != 1:
@@ -466,7 +466,7 @@ class Removal:
     def _remove_branch(
         self, task: str, branch: str, landed: Collection[str], rescued: list[KeptCommit]
     ) -> str | None:
-        """Delete a branch if it still is where it was looked at; return why it stays, or None."""
+        """Delete a branch unless it has moved since the look; return why it stays, or None."""
         ref = self.place.branch_ref(branch)
         head = self.place.git.commit(ref)
         if head is None:
@@ -482,8 +482,8 @@ class Removal:
             self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
 
-    def _let_go(self, task: str, landed: Collection[str]) -> list[KeptCommit]:
-        """Delete the refs of heads that were done, which are kept where they would be lost."""
+    def _drop_done_heads(self, task: str, landed: Collection[str]) -> list[KeptCommit]:
+        """Delete the refs of done heads; rescue the commits that nothing else has."""
         done = self._done.of_task(task)
         commits = [head.commit for head in done]
         rescued = self._rescue.keep(task, self._rescue.endangered(None, None, landed, commits))
@@ -508,7 +508,7 @@ def _refuse_dirt(tree: LinkedTree, state: TreeState, keeps_files: bool) -> str |
 
 
 def is_begun(tree: LinkedTree) -> bool:
-    """Whether the making of a tree was cut off before it had files: nobody was given it."""
+    """Whether a tree is half-created, without files. It was never assigned."""
     return not tree.is_made and not os.path.exists(os.path.join(tree.admin, "index"))
 
 

@@ -100,7 +100,7 @@ class Rescue:
         return rescued
 
     def _gather(self, task: str, commits: Sequence[str]) -> str:
-        """Return a commit that has all of them as its parents; the same for the same ones."""
+        """Return a commit whose parents are all these commits; the same for equal input."""
         parents = sorted(commits)
         git = self._place.git.with_variables(NOBODY_EVER)
         options = [word for parent in parents for word in ("-p", parent)]
@@ -123,9 +123,9 @@ class Rescue:
             landed: heads that have landed, however: they and what they had before are no loss.
             others: commits besides that would be lost.
         """
-        own = {*others, *(self._of_tree(admin) if admin else ())}
+        own = {*others, *(self._commits_of_tree(admin) if admin else ())}
         if branch is not None:
-            own |= set(self._of_branch(branch))
+            own |= set(self._commits_of_branch(branch))
         starts = [commit for commit in sorted(own) if self._place.git.commit(commit)]
         if not starts:
             return []
@@ -139,7 +139,7 @@ class Rescue:
         parents = {parent for line in lines for parent in line.split()[1:]}
         return [commit for line in lines if (commit := line.split()[0]) not in parents]
 
-    def _of_tree(self, admin: str) -> list[str]:
+    def _commits_of_tree(self, admin: str) -> list[str]:
         """Return the commits that a tree's own refs, files and history name."""
         commits = [
             commit for name in OPERATION_FILES for commit in commits_in(os.path.join(admin, name))
@@ -148,7 +148,7 @@ class Rescue:
             commits += [id for name in names for id in commits_in(os.path.join(folder, name))]
         return commits + history(os.path.join(admin, "logs", "HEAD"))
 
-    def _of_branch(self, branch: str) -> list[str]:
+    def _commits_of_branch(self, branch: str) -> list[str]:
         head = self._place.git.commit(f"refs/heads/{branch}")
         log = os.path.join(self._place.common_dir, "logs", "refs", "heads", branch)
         return [*([head] if head else []), *history(log)]
@@ -168,7 +168,7 @@ class Rescue:
 
         Of files that a sparse checkout leaves out it has what the head has.
 
-        Its parents are the head, and what was staged where that is something else again.
+        Its parents are the head, and a commit of the index where that differs from both.
 
         Raises:
             Refused: a folder is a repository by itself, whose commits this one would not have.
@@ -222,7 +222,7 @@ def _commit(git: Repository, tree: str, parents: list[str], words: str) -> str:
 
 
 def _refuse_repositories(raw: bytes, path: str) -> None:
-    """Refuse folders that git would note as submodules, without what is in them."""
+    """Refuse nested repositories: git would store a link to each, without its files."""
     fields = raw.split(b"\0")
     pairs = zip(fields[::2], fields[1::2], strict=False)
     repositories = [
@@ -271,7 +271,7 @@ def _content(file: str) -> bytes:
 #: Where the refs of tasks are, and those of branches without one.
 DONE, ASKED = "refs/ackbus/done", "refs/ackbus/asked"
 
-#: It stands for a target that nobody has named: no name of a branch is made to it.
+#: Stands for a target that nobody has named; no branch has this safe name.
 _NO_TARGET = "-"
 
 
@@ -310,9 +310,9 @@ class DoneHeads:
         return earlier
 
     def keep_missing(self, heads: Iterable[tuple[str, str]]) -> None:
-        """Keep the heads of tasks that have no ref, though they are done: each with its task.
+        """Keep the heads of done tasks that have no ref yet; each head comes with its task.
 
-        One that the repository does not have, or whose ref is refused, stays without.
+        A head that the repository lacks, or whose ref git refuses, is passed over.
         """
         refs = os.fsdecode(self._git.run("for-each-ref", "--format=%(refname)", DONE)).split()
         for task, head in heads:
@@ -342,7 +342,7 @@ class DoneHeads:
         """Drop the ref of a head that has landed.
 
         Args:
-            task: whose; None: of a branch without a task.
+            task: the task; None: the head is of a branch without one.
             target: where it has landed; None: nobody has named a target.
             head: the whole id of the commit.
         """

@@ -112,7 +112,7 @@ class TreeBusy(TimedOut):
 
 
 class NameTaken(Refused):
-    """A branch or a path is somebody else's: another try by the same name would end likewise."""
+    """A branch or a path belongs to somebody else: another try with the same name fails too."""
 
 
 class TreeLocks:
@@ -121,7 +121,7 @@ class TreeLocks:
     Args:
         common_dir: the folder that all its work trees share.
         wait_s: how long a lock is waited for.
-        is_looking: whether no lock is made: one that is not there is held by nobody.
+        is_looking: whether no lock file is made: a missing one is held by nobody.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class TreeLocks:
     def is_integrated(self, name: str) -> bool:
         """Whether somebody holds a branch that is integrated into, by its `safe_name`.
 
-        What is no file at its place, and a name that leads elsewhere, nobody can hold.
+        Something that is no plain file, or a name that leads elsewhere, can't be held.
         """
         if "/" in name or "\0" in name:
             return False
@@ -229,7 +229,7 @@ class TreeLocks:
 
 
 def holders_of(path: str) -> str:
-    """Return who holds a lock, in words: a git may that was started by a process which is gone."""
+    """Return who holds a lock, in words; it may be a git whose starter has ended."""
     return ", ".join(map(str, holders(path))) or "another process, or a git that it started"
 
 
@@ -250,7 +250,7 @@ class TreeNote:
     """Our note about a tree of ours.
 
     Attributes:
-        task: whose it is.
+        task: the task that has the tree.
         branch: its branch.
         base: the commit that the branch began at.
         is_made: whether all steps of making it are done.
@@ -297,8 +297,8 @@ class LinkedTree:
     def is_made(self) -> bool:
         """Whether all steps of making it are done, or must be taken for done.
 
-        Without a note the making had just begun, or the note was lost; files are only in the
-        second, and an index.
+        Without a note, either the making had just begun or the note was lost; only in the
+        second case there are files and an index.
         """
         if self.note is not None:
             return self.note.is_made
@@ -311,7 +311,7 @@ class LinkedTree:
 
 
 def read_trees(place: RepositoryPlace) -> list[LinkedTree]:
-    """Return the linked work trees of a repository, those included whose making was cut off."""
+    """Return the linked work trees of a repository, half-created ones included."""
     admins = _admins(place.common_dir)
     raw = place.git.run("worktree", "list", "--porcelain", "-z")
     trees = []
@@ -394,7 +394,7 @@ def _read_path(file: str, relative_to: str) -> str:
 
 
 def read_note(admin: str) -> TreeNote | None:
-    """Return what is noted about a tree; None where nothing is, or nothing that we wrote."""
+    """Return the note about a tree; None where there is none, or not one of ours."""
     try:
         note = TreeNote(**json.loads(read_small(os.path.join(admin, _NOTE))))
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
@@ -405,12 +405,12 @@ def read_note(admin: str) -> TreeNote | None:
 
 
 def write_note(admin: str, note: TreeNote) -> None:
-    """Note something about a tree."""
+    """Write the note about a tree."""
     fields = {name: getattr(note, name) for name in TreeNote.__slots__}
     replace_text(os.path.join(admin, _NOTE), json.dumps(fields) + "\n", 0o644)
 
 
-# The room that work trees take on the disk.
+# The disk space that work trees take.
 
 #: The size of a block that `st_blocks` counts, in bytes.
 _BLOCK_BYTES = 512
@@ -418,7 +418,7 @@ _BLOCK_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """The room that work trees take.
+    """The disk space that work trees take.
 
     Attributes:
         trees: how many there are.
@@ -430,7 +430,7 @@ class DiskUsage:
 
 
 def usage_of(trees: list[LinkedTree]) -> DiskUsage:
-    """Return the room that trees take; a file with several names counts once."""
+    """Return the disk space that trees take; a file with several names counts once."""
     counted: set[tuple[int, int]] = set()
     taken = sum(_bytes_below(tree.path, counted) for tree in trees)
     return DiskUsage(len(trees), taken)
@@ -463,7 +463,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def occupants_of(folder: str) -> list[int]:
-    """Return the processes whose working directory is in a folder; none where nobody tells."""
+    """Return the processes that work in a folder; none where the system does not tell."""
     inside = os.path.realpath(folder)
     occupants = []
     for pid in process_ids():

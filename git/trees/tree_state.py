@@ -68,7 +68,7 @@ class TreeState:
         return not (self.changed or self.untracked or self.operation)
 
     def dirt(self) -> str:
-        """Return what keeps it from being clean, in words; at most ten files are named."""
+        """Return why the tree is not clean, in words; at most ten files are named."""
         parts = []
         if self.operation:
             parts.append(f"a {self.operation} is under way")
@@ -93,7 +93,7 @@ def _plain(file: str) -> str:
 def repository_of(tree: LinkedTree, extra: dict[str, str | None] | None = None) -> Repository:
     """Return git in a work tree, with the repository that lists the tree.
 
-    The `.git` in the tree says nothing here: whoever works there may have put another in its place.
+    The tree's own `.git` is not trusted: a program that works there may have replaced it.
     """
     return repository_at(
         tree.path, {"GIT_DIR": tree.admin, "GIT_WORK_TREE": tree.path, **(extra or {})}
@@ -103,7 +103,7 @@ def repository_of(tree: LinkedTree, extra: dict[str, str | None] | None = None) 
 def read_state(tree: LinkedTree, base: str | None = None) -> TreeState:
     """Return the state of a work tree; nothing is changed there.
 
-    What is configured in a repository that lies in the tree by itself is not run.
+    Nothing that a nested repository configures is run.
 
     Args:
         tree: as its repository lists it.
@@ -184,8 +184,8 @@ def embedded_in(tree: LinkedTree) -> list[str]:
 def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
     """Stage all that is in a work tree and not ignored; of repositories by themselves the commit.
 
-    For what is not committed in one, `git add` would run another git there, which does what the
-    configuration of that says.
+    For uncommitted files in a nested one, `git add` would run a git there, with the
+    configuration of that repository.
 
     Args:
         git: in the tree, perhaps with another index, which tells what a sparse checkout leaves
@@ -367,7 +367,7 @@ def drop_dead_branch_lock(place: RepositoryPlace, ref: str, base: str) -> bool:
 
 
 def is_empty_folder(path: str) -> bool:
-    """Whether there is a folder without anything in it, and no link to one."""
+    """Whether a path is an empty folder, not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
 
 
@@ -385,7 +385,7 @@ _PID = re.compile(r"\bpid[ :=]*([1-9][0-9]{0,9})\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that nobody may need any more.
+    """A remainder of work that is probably not needed any more.
 
     Attributes:
         kind: `folder`, `stub`, `unfinished`, `deleted`, `index_lock`, `dead_lock`,
@@ -458,7 +458,7 @@ def _of_tree(tree: LinkedTree) -> Iterator[Leftover]:
 
 
 def _dead_process(reason: str | None) -> int | None:
-    """Return the process that a lock is for by its reason, if there is none of that id."""
+    """Return the process that a lock's reason names, if that process has ended."""
     match = _PID.search(reason or "")
     if match is None or is_running(int(match[1])):
         return None

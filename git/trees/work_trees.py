@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 # Files of a new work tree beside those of git: copies from the main one, a set-up command.
 #
-# Both come of the user. A file that is in the new tree already stays as it is.
+# Both come from the user. A file that is in the new tree already stays as it is.
 
 
 class SetupFailed(GitFailed):
@@ -158,7 +158,7 @@ class NewTree:
     """A work tree to make.
 
     Attributes:
-        task: whose it is.
+        task: the task that gets the tree.
         branch: its branch, which is made.
         base: the id of the commit that the branch begins at.
         path: where it will be; None is the folder of all trees.
@@ -191,7 +191,7 @@ class NewTree:
     stop: StopSwitch | None = None
 
     def note(self, *, is_made: bool) -> TreeNote:
-        """Return what is noted about it."""
+        """Return the note about the tree."""
         return TreeNote(self.task, self.branch, self.base, is_made, self.bus)
 
 
@@ -327,7 +327,7 @@ class WorkTrees:
         self._refuse_too_many([tree for tree in trees if tree.is_ours])
 
     def _rehearse(self, new: NewTree, locks: tuple[int, ...]) -> None:
-        """Have git prepare the making of a branch, and leave it: it refuses now what it would then.
+        """Rehearse the making of a branch: git refuses now what it would refuse later.
 
         Raises:
             NameTaken: a branch has a name above or below that of the new one.
@@ -356,7 +356,7 @@ class WorkTrees:
         stdin: bytes = b"",
         pass_fds: tuple[int, ...] = (),
     ) -> None:
-        """Run the git that makes the branch; a lock on it that a kill has left goes."""
+        """Run the git that makes the branch; a lock that a kill left on the branch is removed."""
         run = partial(
             git.run, *_PATIENT, *command, stdin=stdin, limit_s=new.limit_s, pass_fds=pass_fds
         )
@@ -369,7 +369,7 @@ class WorkTrees:
             raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
 
     def _refuse_too_many(self, own: list[LinkedTree]) -> None:
-        """Refuse another tree where those of tasks are as many, or as large, as they may be."""
+        """Refuse a new tree at the limit of the number or the size of all trees."""
         most = self._limit(LIMIT_SETTING)
         if len(own) >= (MAX_TREES if most is None else most):
             raise Refused(
@@ -433,13 +433,13 @@ class WorkTrees:
         self._create(git, new, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
 
     def _fill(self, tree: LinkedTree, new: NewTree, task_lock: int) -> None:
-        """Take the steps that a user's programs may have a part in."""
+        """Fill a new tree; hooks and set-up, programs of the user, run here."""
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
         try:
             git.run(*_PATIENT, *reset, limit_s=new.limit_s, pass_fds=(task_lock,))
         except CommandFailed as error:
-            if b"git-lfs" in error.said and shutil.which("git-lfs") is None:
+            if b"git-lfs" in error.stderr and shutil.which("git-lfs") is None:
                 raise GitFailed(
                     f"{self.place.main} has large files, and git-lfs is not installed; install it,"
                     " then try again"
@@ -459,7 +459,7 @@ class WorkTrees:
 
 
 def _leaves(main: str, setting: str, real: str) -> bool:
-    """Whether a folder that is given as one within a work tree is in truth elsewhere."""
+    """Whether a folder that is set within a work tree really lies elsewhere."""
     within = os.path.join(main, "")
     return os.path.normpath(os.path.join(main, setting)).startswith(within) and not real.startswith(
         within

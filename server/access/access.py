@@ -156,7 +156,7 @@ def bearer(connection: HTTPConnection) -> str | None:
     return token.strip() if kind.lower() == "bearer" else None
 
 
-class Access:
+class BusAccess:
     """Finds the principal of a request by its token.
 
     A bus without tokens accepts every request that reaches the server, as the file is open to
@@ -210,7 +210,7 @@ class Access:
         return LOCAL
 
 
-def known(connection: HTTPConnection) -> Principal:
+def principal_of(connection: HTTPConnection) -> Principal:
     """Return the principal of a request; the token is checked, and counted, once.
 
     Raises:
@@ -223,20 +223,20 @@ def known(connection: HTTPConnection) -> Principal:
     return principal
 
 
-def allowed(connection: HTTPConnection, row: AccessRule) -> Principal:
+def authorize(connection: HTTPConnection, row: AccessRule) -> Principal:
     """Return the principal of a request to an operation, which may sign for its agent alone.
 
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
-    principal = known(connection)
+    principal = principal_of(connection)
     if row.under_claim is None or not principal.may(row.under_claim):
         principal.require(*row.scopes or ())
     sign_only_for(principal.agent)
     return principal
 
 
-def still_allowed(connection: HTTPConnection, row: AccessRule) -> bool:
+def is_still_authorized(connection: HTTPConnection, row: AccessRule) -> bool:
     """Whether a stream that a request began may go on: its token is still valid, and has all."""
     access: Doorkeeper = connection.app.state.access
     try:
@@ -256,7 +256,7 @@ class _Needed(SecurityBase):
         self._row = row
 
     async def __call__(self, request: Request) -> Principal:
-        return allowed(request, self._row)
+        return authorize(request, self._row)
 
 
 class GuardedRouter(APIRouter):
@@ -303,7 +303,7 @@ def plain(path: str) -> str:
 
 
 async def _the_client(request: Request) -> Principal:
-    return known(request)
+    return principal_of(request)
 
 
 #: The principal of a request, which the guard of its router has let in.

@@ -1,6 +1,6 @@
 """The table of the doors: which scopes each operation needs, and under which name it acts.
 
-Every door asks this table, and an operation without a row here does not start. A scope is that of
+Every door asks this table, and an operation without a row here fails at start. A scope is that of
 the data: `work:ro` reads facts of queues, `messages:ro` what people and agents wrote. `doc.py`
 renders the table for people.
 """
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from .tokens import Scope
 
-# The form of a row in the table of the doors.
+# The rows of the tables of access.
 
 
 class ActsAs(StrEnum):

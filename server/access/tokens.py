@@ -148,7 +148,7 @@ class Principal:
             raise Forbidden(f"{why}{self._lacks(missing)}")
 
     def _lacks(self, missing: list[Scope]) -> str:
-        """Return what is missing, and the command that makes a token that has it, and the old."""
+        """Return which scopes are missing, and the command for a token that has them too."""
         named = " and ".join(repr(scope.value) for scope in missing)
         kind = "scope" if len(missing) == 1 else "scopes"
         options = "".join(f" --scope {scope.value}" for scope in sorted({*self.scopes, *missing}))
@@ -217,7 +217,7 @@ class Principal:
 
         Raises:
             Forbidden: it is another agent's.
-            InvalidInput: it says none, and may have any.
+            InvalidInput: the request names no agent, and the token is bound to none.
         """
         if agent is None:
             agent = self.agent
@@ -241,13 +241,13 @@ class Principal:
         return group
 
     def check_holds(self, holder: str | None) -> None:
-        """Refuse what its holder alone may do, to a principal that is bound to another agent.
+        """Refuse an act of the holder alone to a principal that is bound to another agent.
 
         Args:
-            holder: the agent that has it, or had it last; None: nobody.
+            holder: the agent that has the claim, or had it last; None: nobody.
 
         Raises:
-            Forbidden: it is not the principal's.
+            Forbidden: the claim is not the principal's.
         """
         if self.agent is not None and holder != self.agent:
             whose = "nobody's" if holder is None else f"that of {holder!r}"
@@ -335,7 +335,7 @@ class Tokens(Table):
         if not scopes:
             raise InvalidInput("a token needs a scope, such as messages:rw")
         with self._engine.write():
-            if self._good(name):
+            if self._valid_tokens(name):
                 raise Refused(f"there is a token {name!r}; 'bus token rotate {name}' replaces it")
             return self._add(name, scopes, agent, ttl_s)
 
@@ -351,7 +351,7 @@ class Tokens(Table):
             NotFound: no valid token has this name.
         """
         with self._engine.write():
-            before = self._good(name)
+            before = self._valid_tokens(name)
             if not before:
                 raise NotFound(f"no valid token {name!r}; make one with 'bus token create'")
             ends_ms = self._engine.now_ms() + round(overlap_s * 1000)
@@ -389,7 +389,7 @@ class Tokens(Table):
             )
         return token.principal
 
-    def _good(self, name: str) -> list[Token]:
+    def _valid_tokens(self, name: str) -> list[Token]:
         now_ms = self._engine.now_ms()
         return [_token(row) for row in self._engine.rows(SQL["good_tokens"], (name, now_ms))]
 

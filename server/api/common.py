@@ -23,7 +23,7 @@ from ...bus.bus import Bus
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.names import MAX_SEQ
-from ..access.access import GuardedRouter, TheClient, known
+from ..access.access import GuardedRouter, TheClient, principal_of
 from ..access.table import SERVER, AccessTable
 from ..problems import documented
 from ..records import HEADER, IdempotencyKey, MessageRecord
@@ -78,7 +78,7 @@ class _StrictRoute(APIRoute):
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a path has as many parts as this one, and is it in all of them."""
+        """Whether a path has the same number of parts as this one, and matches each of them."""
         path: bytes = scope["raw_path"]
         if path.endswith(b"/") or path.count(b"/") != self.path.count("/"):
             return Match.NONE, {}
@@ -91,7 +91,7 @@ class _StrictRoute(APIRoute):
         takes_key = any(dependency.call is the_key for dependency in self.dependant.dependencies)
 
         async def strictly(request: Request) -> Response:
-            known(request)
+            principal_of(request)
             unknown = sorted(request.query_params.keys() - names)
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"
@@ -132,7 +132,7 @@ def _has_body(request: Request) -> bool:
 
 
 def _query_names(dependant: Dependant, *, of_lists: bool = False) -> set[str]:
-    """Return what an operation takes in a query, by itself and by what it depends on."""
+    """Return the names of an operation's query parameters, those of its dependencies included."""
     names = {
         field.alias
         for field in dependant.query_params

@@ -152,7 +152,7 @@ async def check_conversation(
         failure_type=failure_type,
         which=which,
     )
-    return await _handed_over(bus, call, await in_thread(look), reader)
+    return await _answer_response(bus, call, await in_thread(look), reader)
 
 
 @router.get("/trace/{key:path}", response_model=TraceRecord, responses=problems())
@@ -263,7 +263,7 @@ async def answer_of_request(
         lambda answer: answer.reply,
         lambda message: message.conversation == request.conversation,
     )
-    return await _handed_over(bus, call, answer, request.asker)
+    return await _answer_response(bus, call, answer, request.asker)
 
 
 def _request(
@@ -299,7 +299,7 @@ def _reader(principal: Principal, agent: str | None) -> str | None:
     return reader if principal.may(Scope.MESSAGES_RW) else None
 
 
-async def _handed_over(bus: Bus, call: Call, answer: Answer, reader: str | None) -> Response:
+async def _answer_response(bus: Bus, call: Call, answer: Answer, reader: str | None) -> Response:
     """Return the response with an answer, and note that its reader has it if that is still there.
 
     The note comes just before the response: what the client asks next finds the inbox without it.

@@ -54,7 +54,7 @@ class ConfigTokens:
         ]
 
     def holder(self, token: bytes) -> Principal | None:
-        """Return the principal that shows a token, None where it is none of these.
+        """Return the principal that shows a token, None where the token is unknown.
 
         It takes as long for every text: all tokens are compared, each in constant time.
         """
@@ -69,7 +69,7 @@ def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-# The configuration in force, as the API goes by it: its tokens, pipelines and router.
+# The configuration in force as the API uses it: its tokens, pipelines and router.
 
 _log = logging.getLogger("ackbus.automation.api")
 
@@ -83,10 +83,10 @@ class RunningService(Protocol):
 
 
 class ServedConfig:
-    """A configuration in force, and what is made of it. Any thread may use it.
+    """A configuration in force, with its index and router. Any thread may use it.
 
     Args:
-        bus: whose events its pipelines begin with.
+        bus: the bus whose events begin its pipelines.
         snapshot: the configuration.
     """
 
@@ -126,7 +126,7 @@ class ServedConfig:
 
 
 class ConfigFollower:
-    """Follows a service from one configuration to the next.
+    """Holds what the API derives from a service's configuration, and renews it after a reload.
 
     Args:
         bus: of the service.
@@ -149,7 +149,7 @@ class ConfigFollower:
         return before
 
 
-#: The one answer to all that is no good token: it tells nothing more.
+#: The only answer to an invalid token, whatever is wrong with it.
 _REFUSED = "show a valid token: Authorization: Bearer <token>"
 
 

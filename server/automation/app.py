@@ -52,8 +52,8 @@ def create_api(
     Args:
         bus: of the service; it stays open as long as the application is used.
         service: it has a configuration in force from the first request on.
-        reload: has it take its configuration again, and returns when that is in force, with what
-            is not until the next start.
+        reload: makes the service read its configuration again; returns when it is in force, with
+            the settings that count only from the next start on.
         patience: the timeouts of clients; None: the defaults.
     """
     app = FastAPI(
@@ -97,7 +97,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def end_waiting(app: FastAPI) -> None:
-    """End what waits in an application, from any thread, so that its server can stop."""
+    """End the waiting requests of an application, from any thread, so that its server can stop."""
     bridge: WaitingCallers = app.state.bridge
     bridge.close()
     feed: LiveFeed | None = getattr(app.state, "feed", None)

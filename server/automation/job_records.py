@@ -1,4 +1,4 @@
-"""Jobs as the API tells of them: one with what its plugin answered, and lists of many."""
+"""The JSON of jobs: of one with the answer of its plugin, and of lists."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ...subscribers.views import Views, list_jobs
 #: The words of a run's jobs, where the API has others.
 _NAMES = {"error": "last_error"}
 #: The states that the API has another word for.
-_TOLD_STATES = {CANCELLED: DEAD}
+_SHOWN_STATES = {CANCELLED: DEAD}
 
-#: The words by which a job's state may be asked for.
+#: The words by which a client may filter by state.
 Status = Literal[
     "queued",
     "running",
@@ -60,7 +60,7 @@ _STATES: dict[str, tuple[str, ...]] = {
 }
 #: How many jobs are looked at, at most, to tell how many there are.
 MAX_COUNTED = 10_000
-#: Among how many of the newest of a queue they are counted, where no message is read for that.
+#: How many of the newest jobs of a queue are counted where that reads no message.
 _WALKED = 100_000
 #: How many jobs of a queue are read at once.
 _PAGE = 200
@@ -76,7 +76,7 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     if message is None or not is_job(message):
         raise NotFound(f"there is no job {job_id[:100]!a}")
     queue = queue_of(plugin_of(message))
-    waits = _is_to_be_looked_at(bus, queue, message.seq)  # first: it may be, meanwhile
+    waits = _is_to_be_looked_at(bus, queue, message.seq)  # first: it may change meanwhile
     jobs = Jobs.of(bus).named([(queue, message.seq)])
     if not (jobs or waits or JobLog.of(bus).of_job(message.id)):
         raise NotFound(f"no queue has a job {job_id[:100]!a}; it may have left it, long ago")
@@ -90,18 +90,18 @@ def _is_to_be_looked_at(bus: Bus, queue: str, seq: int) -> bool:
         return False
 
 
-def told_of(job: RunJob) -> dict[str, Any]:
+def job_summary(job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent and without its result."""
     record = {_NAMES.get(name, name): value for name, value in job.record().items()}
     del record["depth"]
-    record["status"] = _TOLD_STATES.get(job.state, job.state)
+    record["status"] = _SHOWN_STATES.get(job.state, job.state)
     record["submitted_by"] = job.message.headers.get("submitted_by")
     return _present(record)
 
 
 def record_of(bus: Bus, job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent: its result stands there once it is over."""
-    record, log = told_of(job), JobLog.of(bus).of_job(job.message.id)
+    record, log = job_summary(job), JobLog.of(bus).of_job(job.message.id)
     if not log or not (job.job is None or job.is_over):
         return record
     last = log[-1]
@@ -120,7 +120,7 @@ class JobFilter:
     """The jobs that are wanted; None is any.
 
     Attributes:
-        plugin, command: whose they are.
+        plugin, command: the plugin and the command that they run.
         status: their state.
     """
 
@@ -132,7 +132,7 @@ class JobFilter:
 def jobs_list(bus: Bus, filters: JobFilter, limit: int) -> dict[str, Any]:
     """Return the newest jobs as JSON, and how many there are.
 
-    A command stands in the messages alone: it is looked for in the newest of them.
+    Only the messages have the command, so the newest of them are searched for it.
     """
     names = [info for info in queues_of_plugins(bus) if _is_of(info.name, filters.plugin)]
     walks = [_walk(Queue(bus, info), filters.status) for info in names]
@@ -144,7 +144,7 @@ def jobs_list(bus: Bus, filters: JobFilter, limit: int) -> dict[str, Any]:
     else:
         jobs = [job for job in islice(newest, MAX_COUNTED) if job.command == filters.command]
         page, total = jobs[:limit], len(jobs)
-    return {"jobs": [told_of(job) for job in page], "total": min(total, MAX_COUNTED)}
+    return {"jobs": [job_summary(job) for job in page], "total": min(total, MAX_COUNTED)}
 
 
 def _is_of(queue: str, plugin: str | None) -> bool:
@@ -183,5 +183,5 @@ def logs_list(bus: Bus, filters: LogFilter, limit: int, *, include_result: bool)
 
 
 def log_statuses(status: Status | None) -> tuple[str, ...]:
-    """Return the states of attempts that a word asks for; none for all."""
+    """Return the states of attempts that a word stands for; empty for all."""
     return () if status is None else _STATES[status]

@@ -1,4 +1,4 @@
-"""Triggers: a command of a plugin or a pipeline; and the bridge for callers that wait."""
+"""Triggers: a command of a plugin or a pipeline; and the callers that wait for their end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .access import PayloadBody, PluginName, TheConfig, guarded_router, problems
 from .job_records import record_of
 from .jobs import AutomationJobRecord
 
-# The guarded bridge: callers that wait for a run, a bounded number of them, each for a time.
+# Callers that wait for a run: a bounded number of them, each for a bounded time.
 
 #: When a caller that finds no place may try again, in seconds.
 _RETRY_S = 1.0
@@ -41,7 +41,7 @@ class WaitingCallers:
     """The callers that wait. Used from the event loop alone, but for `close`.
 
     Args:
-        bus: whose runs they wait for.
+        bus: the bus of the runs.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -68,7 +68,7 @@ class WaitingCallers:
     async def wait(self, request: Request, root: str, timeout_s: float) -> Tree:
         """Wait for a run, as long as the client does, and return its tree as it is then.
 
-        Each waits in a thread of its own, as there is a place for each.
+        Each waits in a thread of its own: their number is bounded.
 
         Raises:
             AckbusError: the bus can't be read.
@@ -88,7 +88,9 @@ class WaitingCallers:
             outcome: Tree | AckbusError
             try:
                 outcome = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
-            except AckbusError as error:  # out of the group it would come as a group of errors
+            except (
+                AckbusError
+            ) as error:  # raised in the task group, it would become an ExceptionGroup
                 outcome = error
             tasks.cancel_scope.cancel()
         if isinstance(outcome, AckbusError):
@@ -104,7 +106,7 @@ router = guarded_router("triggers")
 
 CommandName = Annotated[str, Path(min_length=1, max_length=128, description="Its command.")]
 
-#: The type of the event that a `handle` is told of.
+#: The type of the event that a triggered `handle` gets.
 _TRIGGER = "api.trigger"
 PipelineName = Annotated[str, Path(min_length=1, max_length=128, description="A pipeline.")]
 IsAsync = Annotated[bool, Query(alias="async", description="Don't wait for the run.")]

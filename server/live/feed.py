@@ -31,7 +31,7 @@ from ...schema.errors import AckbusError
 from ...schema.message.message import Message
 from ...schema.processes import start_thread
 from ...schema.sqlite.rules.damaged_rows import damage_behind
-from ..access.access import still_allowed
+from ..access.access import is_still_authorized
 from ..access.table import AccessRule
 from ..listening import ClientTimeouts
 
@@ -64,7 +64,7 @@ class Batch:
 
     Attributes:
         events: the events.
-        upto: the seq up to which these are all that are wanted.
+        upto: the seq up to which no wanted event is missing.
     """
 
     def __init__(self, events: Sequence[FeedEvent], upto: int) -> None:
@@ -165,7 +165,7 @@ class FeedHistory:
         task = self._blocks.get(key)
         if task is None:
             task = self._blocks[key] = asyncio.create_task(self._read(*key))
-            # Those who wait for the block get its error; when all have left, it is dropped.
+            # The waiting clients get the error of the block; without waiting clients it is dropped.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             if len(self._blocks) > _KEPT_BLOCKS:
                 self._blocks.popitem(last=False)
@@ -269,7 +269,7 @@ class LiveFeed:
             batch = await self._next(after_seq, filters)
             after_seq = max(after_seq, batch.upto)
             if not batch.events:
-                # Messages that the client doesn't want wake this task too, and tell it nothing.
+                # Messages that the client doesn't want wake this task too: it goes on waiting.
                 left_s = spoke + keep_alive_s - self._loop.time()
                 if left_s > 0 and await self._wait(after_seq, left_s):
                     continue
@@ -441,7 +441,7 @@ class StreamClient:
                 except StreamEnd as end:
                     await self._drop(end)
                 except WebSocketDisconnect:
-                    pass  # it went while it was being written to
+                    pass  # the client disconnected during the write
                 tasks.cancel_scope.cancel()
         finally:
             self._counts.went()
@@ -478,11 +478,11 @@ class StreamClient:
         now = time.monotonic()
         if now - self._asked_at > _ASK_EVERY_S:
             self._asked_at = now
-            return still_allowed(self._connection, self._row)
+            return is_still_authorized(self._connection, self._row)
         return True
 
     async def _drop(self, end: StreamEnd) -> None:
-        """Send the client the reason, if it reads again soon; else end its connection."""
+        """Send the client the reason if it reads again soon; else end its connection."""
         self._counts.dropped()
         host, port = self._address or ("?", 0)
         _log.warning("dropped %s port %s: %s", host, port, end)

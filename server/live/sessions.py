@@ -85,7 +85,7 @@ async def speak_in_session(
 ) -> SessionMessageReceipt:
     """Publish a person's message in a conversation: of type `message`, in a new turn."""
     speaker = writer.own(body.from_agent) or _SPEAKER
-    # Of what is said again, the turn is the same.
+    # A repeated message keeps its turn.
     turn_id = body.id or new_id()
     payload = {"text": body.text} | ({} if body.intent is None else {"intent": body.intent})
     draft = Draft(

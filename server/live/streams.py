@@ -15,7 +15,7 @@ from ...bus.bus import Bus
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ...schema.message.names import MAX_SEQ
-from ..access.access import GuardedRouter, allowed
+from ..access.access import GuardedRouter, authorize
 from ..access.table import SERVER, AccessRule
 from ..access.tokens import TooManyRequests
 from ..api.common import (
@@ -70,7 +70,7 @@ async def serve_socket(
     """Send the wanted messages until the client disconnects, is dropped, or the server stops.
 
     Args:
-        socket: which is not yet accepted.
+        socket: the socket, not yet accepted.
         row: what it needs.
         default: its parameters, with the values of those that it leaves out.
         filters: further filters, which it can't change.
@@ -80,7 +80,7 @@ async def serve_socket(
     feed: LiveFeed = socket.app.state.feed
     patience: ClientTimeouts = socket.app.state.patience
     try:
-        allowed(socket, row)
+        authorize(socket, row)
         asked = type(default).model_validate(default.model_dump() | _parameters(socket))
         message_filters = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
@@ -108,7 +108,7 @@ def _parameters(socket: WebSocket) -> dict[str, str]:
 
 
 def _end(error: AckbusError | ValidationError) -> StreamEnd:
-    """Return the end of a stream that didn't begin."""
+    """Return the end for a stream that could not begin."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return StreamEnd.refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
@@ -129,7 +129,7 @@ class WebSocketTransport:
         """Send each message of a batch as a frame."""
         for text in batch.texts:
             await self._socket.send_text(text)
-            await checkpoint()  # else nobody hears, before all is written, that the client is gone
+            await checkpoint()  # lets the task run that notices a disconnect
 
     async def close(self, end: StreamEnd) -> None:
         """Close the connection with the reason."""
@@ -140,7 +140,7 @@ class WebSocketTransport:
         """Return when the client has disconnected."""
         with suppress(WebSocketDisconnect, RuntimeError):
             while True:
-                await self._socket.receive()  # nothing that a client sends is asked for
+                await self._socket.receive()  # messages of the client are discarded
 
 
 # Server-sent events.
@@ -171,7 +171,7 @@ class EventStream(Response):
         await send(_body(b"retry: 1000\n\n"))
         wire = _EventTransport(receive, send)
         await StreamClient(self._request, "sse", wire, self._row).follow(self._batches)
-        if not wire.is_closed:  # its client went, as clients do: whoever traces sees no error in it
+        if not wire.is_closed:  # the client disconnected, which is no error for a trace
             await send(_body(b"", more=False))
 
 

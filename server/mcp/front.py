@@ -78,7 +78,7 @@ class Front:
 
     def _result(self, method: str, params: Json) -> Json | None:
         if method == "initialize":
-            return self._hello(params) if self.opening is None else None
+            return self._introduction(params) if self.opening is None else None
         meta = params.get("_meta", {})
         if params.keys() - {"_meta"} or type(meta) is not dict:
             return None
@@ -87,7 +87,7 @@ class Front:
         answer: Json | None = self._answers_for(meta).get(method)
         return answer
 
-    def _hello(self, params: Json) -> Json | None:
+    def _introduction(self, params: Json) -> Json | None:
         if params.keys() != {"protocolVersion", "capabilities", "clientInfo"}:
             return None
         version = params["protocolVersion"]
@@ -115,7 +115,7 @@ def _read(line: bytes) -> Json:
     if brackets > _MAX_BRACKETS or b"\\u" in line:  # an escape may stand for half a character
         return {}
     try:
-        message = json.loads(line.decode(), object_pairs_hook=_once)
+        message = json.loads(line.decode(), object_pairs_hook=_unique_members)
     except (ValueError, RecursionError):
         return {}
     if type(message) is not dict or message.keys() - {"jsonrpc", "id", "method", "params"}:
@@ -123,7 +123,7 @@ def _read(line: bytes) -> Json:
     return message if message.get("jsonrpc") == "2.0" else {}
 
 
-def _once(members: list[tuple[str, Any]]) -> Json:
+def _unique_members(members: list[tuple[str, Any]]) -> Json:
     """Return an object whose names are all different."""
     members_by_name = dict(members)
     if len(members_by_name) != len(members):

@@ -36,7 +36,7 @@ from ...bus.bus import Bus
 from ...bus.presence.session_name import by_connection
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
-from ..access.access import allowed, known
+from ..access.access import authorize, principal_of
 from ..access.table import AccessRule
 from ..access.tokens import Principal
 from ..waiting import WRITE_TIMEOUT_S, until_gone
@@ -84,19 +84,19 @@ def while_there(app: ASGIApp) -> ASGIApp:
     return watched
 
 
-# Texts of a client as messages of JSON-RPC. To one that is none the SDK says too little.
+# Texts of a client as messages of JSON-RPC. For malformed ones the SDK's errors say too little.
 
 #: The method of a call of a tool.
 _CALL = "tools/call"
 
 
 class Unreadable(Exception):
-    """A text is no message, or no call of a tool, and its client may wait for an answer.
+    """A text is no message or no call of a tool, and its client may be waiting for an answer.
 
     Args:
         code: of the error.
         why: what is wrong, and what to do.
-        given: the text as JSON, as far as it is any.
+        parsed: the text as JSON, or None where it is not JSON.
 
     Attributes:
         answer: the answer to it, a line.
@@ -111,10 +111,10 @@ class Unreadable(Exception):
 
 
 def read_message(text: bytes) -> JSONRPCMessage | None:
-    """Return the message of a text; None: it is blank, or an answer that nothing can be made of.
+    """Return the message of a text; None: it is blank, or a malformed answer.
 
     Raises:
-        Unreadable: it is none, and must be answered.
+        Unreadable: it is no message, and needs an answer.
     """
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
@@ -123,7 +123,7 @@ def read_message(text: bytes) -> JSONRPCMessage | None:
         if not text.strip() or _is_answer(parsed):
             return None
         raise _unreadable(error, parsed) from error
-    # Otherwise the SDK takes a request whose id is of another kind for a notification.
+    # The SDK would take a request whose id has another type for a notification.
     if isinstance(message, JSONRPCNotification) and b'"id"' in text:
         parsed = _given(text)
         if "id" in parsed:
@@ -134,7 +134,7 @@ def read_message(text: bytes) -> JSONRPCMessage | None:
 
 
 def _check_call(request: JSONRPCRequest) -> None:
-    """Refuse a call of a tool whose parts are of other kinds: the SDK would not say which."""
+    """Refuse a call of a tool with parts of wrong types: the SDK would not say which part."""
     params = request.params or {}
     wrong = []
     if type(params.get("name")) is not str:
@@ -153,7 +153,7 @@ def _given(text: bytes) -> Any:
 
 
 def _is_answer(parsed: Any) -> bool:
-    """Whether an error may not be sent: two that send errors for errors would never end."""
+    """Whether a text is an answer; errors for answers could go back and forth for ever."""
     return (
         type(parsed) is dict
         and "method" not in parsed
@@ -229,7 +229,7 @@ class HttpDoor:
             AckbusError: there is no such profile, or the token is not good for this.
         """
         request = Request(connection, receive)
-        principal = known(request)
+        principal = principal_of(request)
         profile = request.query_params.get("profile", DEFAULT)
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
@@ -248,7 +248,7 @@ class HttpDoor:
         if request.method == "DELETE":  # before the answer: after that the name is free
             await self._end_of(request.headers.get(_SESSION_ID, ""), principal)
         handle = self._manager.handle_request
-        # Where there are sessions, a client that is gone may have meant no such thing.
+        # With sessions, a client may disconnect without meaning to cancel its call.
         stands_alone = request.headers.get(_VERSION) not in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
         await (while_there(handle) if stands_alone else handle)(connection, receive, send)
 
@@ -262,7 +262,7 @@ class HttpDoor:
 
     def _session_of(self, context: Any) -> McpSession:
         request: Request = context.request
-        principal = known(request)
+        principal = principal_of(request)
         bound_to = principal.own(request.query_params.get("agent") or None)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
@@ -319,4 +319,4 @@ def _profile_of(context: Any) -> str:
 
 
 def _check(context: Any, row: AccessRule) -> None:
-    allowed(context.request, row)
+    authorize(context.request, row)

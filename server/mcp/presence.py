@@ -52,7 +52,7 @@ class PresenceThread:
         """Return the bus, where the agent has joined."""
         if self._thread is not None:
             self._thread.join()
-        if self._home is None:  # nothing has begun, or it failed, and is to fail here
+        if self._home is None:  # not begun, or it failed: then it fails here with its error
             self._home = self._arrive()
         return self._home
 
@@ -64,9 +64,9 @@ class PresenceThread:
             self._home.close()
 
     def end_by_signals(self) -> None:
-        """Make a signal to end end the process as it would, after the last beat.
+        """Make SIGTERM and the like end the process as usual, but after the last heartbeat.
 
-        The process ends at once: it may be reading stdin, and only its end would stop that.
+        The process ends at once: nothing else could interrupt its read of stdin.
         """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end)

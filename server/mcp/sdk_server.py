@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The notification that a client sends when it has the answer to its first request.
 _INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
-#: The notification that a client wants no answer to a request any more.
+#: The notification that a client cancels a request.
 _CANCELLED = "notifications/cancelled"
 
 #: How long the last answers may take after the end of the lines, in seconds.
@@ -58,7 +58,7 @@ def go_on(
         agent, holder: as for `McpSession`.
         profile: which tools it is offered.
     """
-    # The result says it, and the client would show it to nobody.
+    # The result has the warning, and the client would show the log to nobody.
     warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
@@ -94,7 +94,7 @@ async def serve_streams(protocol: Protocol, streams: Any) -> None:
 class ResumedStreams:
     """The streams of a connection that the front has opened, on which each request is answered.
 
-    The server first hears of the opening; its answer is dropped, since the client has one. The end
+    The server first gets the opening; its answer is dropped, since the client has one. The end
     of the lines is kept from it until it has answered: it would break off what it has begun.
 
     Args:
@@ -128,14 +128,14 @@ class ResumedStreams:
             self._is_open.set()
         else:
             yield self._front.opening.decode()
-            await self._is_open.wait()  # else another answer might be the first
+            await self._is_open.wait()  # the answer to the opening must come first
         if self._front.is_ready:
             yield _INITIALIZED
         async for line in self._lines:
             try:
                 message = read_message(line)
             except Unreadable as error:
-                if line.endswith(b"\n"):  # else the end of the lines cut it, and nobody waits
+                if line.endswith(b"\n"):  # else stdin ended within the line, and nobody waits
                     await self._send(error.answer)
                 continue
             if message is not None:

@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-# The room that a result has: what an agent's program hands on to its model without a cut.
+# The room for a result: how much an agent's program passes to its model uncut.
 #
-# A program that cuts the middle out of a result tells nobody, and what was cut would count as
+# A program cuts the middle out of a longer result silently, and the cut part would count as
 # shown.
 
 #: The most bytes of a result as it is sent, text and structured output together. Codex cuts results
@@ -100,7 +100,7 @@ class BusHandle:
         self._hearts: Hearts | None = None
         # When each agent whose heart beats made its last call, by the monotonic clock.
         self._called: dict[str, float] = {}
-        # The last beat of each agent before its first one here, until it is told of.
+        # The last beat of each agent before its first one here, until it was reported.
         self._before: dict[str, Heartbeat] = {}
         #: Whether `end_waiting` was called.
         self.is_ending = False
@@ -113,7 +113,7 @@ class BusHandle:
         """
         with self._lock:
             if self._bus is not None and _file_of(self._bus) != self._file:
-                self._close()  # what is written to a deleted file, nobody ever reads
+                self._close()  # nobody would ever read what is written to a deleted file
             if self._bus is None:
                 bus = self._open()
                 self._bus, self._file = bus, _file_of(bus)
@@ -244,20 +244,20 @@ class McpSession:
 
     @property
     def process(self) -> str | None:
-        """The program of its agent, with which its reservations end; None: nobody here sees it."""
+        """The process of its agent, with which its reservations end; None: unknown here."""
         own = self._holder
         return own if own is not None and process_of(own) == own else None
 
     @property
     def base(self) -> str | None:
-        """The base name of its agent: that which was set up, or by which it joined."""
+        """The base name of its agent, from the set-up or from `bus_join`."""
         return self._joined
 
     def join(self, name: str | None) -> str:
         """Set the agent of this session, and return the name that the session has.
 
         Raises:
-            InvalidInput: there is no name, it is none, or it is not to be chosen.
+            InvalidInput: no name is given, it breaks a rule, or this session may not choose it.
         """
         name = name or self._joined
         if name is None:
@@ -267,7 +267,7 @@ class McpSession:
         session = SessionNames.of(self.bus).named(name)
         is_own = session is not None and session.holder == self._holder
         if not is_own and self._holder is not None and self.bound_to not in (None, name):
-            # Its hooks would go on under the name that it has.
+            # Its hooks would keep the old name.
             raise InvalidInput(f"{name!r} is another session: call bus_join without a name")
         self._joined = session.base if session is not None and is_own else name
         return self._session_name(self._joined)
@@ -315,14 +315,14 @@ class McpSession:
         try:
             taken = SessionNames.of(self.bus).take(base, self._holder, lease_s=self._lease_s)
         except (BusUnusable, Refused):
-            return base  # nothing can be written, so nothing is taken from another session
+            return base  # the bus can't be written, so no other session loses its name
         if self._name not in (None, taken.name):
             self._stop_heart(self._name, self._holder)
         self._name = taken.name
         return taken.name
 
     def _stop_heart(self, name: str, holder: str) -> None:
-        """Stop the heart of a name that this had, unless another session of its server has it."""
+        """Stop the heart of a former name, unless another session of this server uses the name."""
         last = SessionNames.of(self.bus).named(name)
         if last is None or last.holder == holder or last.process != process_of(holder):
             self.home.leave(name)
@@ -336,7 +336,7 @@ class McpSession:
             self._stop_heart(self._name, self._holder)
 
     def reader(self) -> str | None:
-        """Return the agent whose mail is read by what is shown to it; None: nobody's."""
+        """Return the agent whose mail counts as read once it is shown; None: nobody's."""
         if self._joined is None or not self.principal.may(Scope.MESSAGES_RW):
             return None
         if self._holder is None:

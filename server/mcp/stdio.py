@@ -60,8 +60,8 @@ def serve_stdio(
         presence.begin()
         if unanswered:
             home = presence.home()
-            # Hundreds of classes are made, and stay: to look again and again whether they are
-            # garbage takes a sixth of the time.
+            # The import makes hundreds of lasting classes: checking them again and again for
+            # garbage would take a sixth of the time.
             gc.disable()
             from .sdk_server import ReplayedInput, go_on
 
@@ -86,7 +86,7 @@ class StdinReader:
         self._stdin = stdin
         self._both = select.poll()
         self._both.register(stdin, select.POLLIN)
-        self._both.register(stdout, 0)  # an error, or the end, is told unasked
+        self._both.register(stdout, 0)  # poll reports errors and the end without a mask
 
     def is_quiet(self, for_ms: int) -> bool:
         """Wait for something to read, and say whether nothing came."""
@@ -95,14 +95,14 @@ class StdinReader:
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes as soon as there are any; nothing at the end."""
         if self._stdin not in dict(self._both.poll()):
-            return b""  # what it wrote before is read first
+            return b""  # the end comes after the bytes that were written before
         return os.read(self._stdin, size)
 
 
 def _converse(
     front: Front, source: StdinReader, sink: BinaryIO, when_quiet: Callable[[], None]
 ) -> bytes:
-    """Answer lines until one is for the SDK, and return it with all that was read after it.
+    """Answer lines until one needs the SDK; return it with all bytes that were read after it.
 
     Returns nothing when the client has ended.
     """

@@ -102,15 +102,15 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class _File:
+class _StaticFile:
     body: bytes
     media_type: str
     tag: str
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _StaticFile:
     body = path.read_bytes()
-    return _File(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return _StaticFile(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
 #: The files by name. No other file can be requested, whatever its name looks like.

@@ -12,7 +12,7 @@ from ...bus.bus import Bus
 from ...schema.errors import AckbusError
 from ...tasks.control.jobs import JobQueue, Sweep
 from ...tasks.control.sessions import PROTOCOL_VERSION, Sessions
-from ..access.access import Access
+from ..access.access import BusAccess
 from .common import refused
 from .completions import router as completions
 from .jobs import router as jobs
@@ -48,7 +48,7 @@ class PushPalsMount(Mount):
         return super().matches(scope)
 
 
-def create_door(bus: Bus, access: Access) -> FastAPI:
+def create_door(bus: Bus, access: BusAccess) -> FastAPI:
     """Return the application, which shares the life of the server's.
 
     Args:

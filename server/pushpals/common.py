@@ -54,13 +54,13 @@ async def the_trace(request: Request) -> dict[str, str]:
 
 
 async def the_sweep(request: Request) -> Sweep:
-    """Return what looks after stale jobs."""
+    """Return the sweep of stale jobs."""
     sweep: Sweep = request.app.state.sweep
     return sweep
 
 
 async def the_teller(request: Request) -> Tell:
-    """Return what tells sessions of things."""
+    """Return the publisher of session events."""
     tell: Tell = request.app.state.tell
     return tell
 
@@ -107,7 +107,7 @@ def ok(status: int = 200, /, **fields: Any) -> Response:
 
 
 def none_left(what: str) -> Response:
-    """Return the response that nothing waits for whoever asks."""
+    """Return the response that nothing waits for this client."""
     return answer({"ok": False, "message": f"No pending {what}"}, 404)
 
 
@@ -167,7 +167,7 @@ def check_own_claim(
 
 
 def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str | None:
-    """Return the agent that says that it has an entry; None where nobody does.
+    """Return the agent that claims to hold an entry; None where the request names none.
 
     Raises:
         Forbidden: the token is bound to another.
@@ -183,7 +183,7 @@ def status_asked(text: str | None) -> str | None:
 
 
 def ms_of(text: str | None, default: int) -> int:
-    """Return how many milliseconds a client asks for; what is no positive number is the default."""
+    """Return the milliseconds that a client asks for; the default unless that is positive."""
     asked = whole_number(text) or 0
     return min(asked, _MAX_MS) if asked > 0 else default
 

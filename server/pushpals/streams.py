@@ -25,7 +25,7 @@ from ...schema.paging import further
 from ...tasks.control.entries import whole_number
 from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
 from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotFound, Sessions
-from ..access.access import GuardedRouter, TheClient, allowed
+from ..access.access import GuardedRouter, TheClient, authorize
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
 from ..listening import ClientTimeouts
@@ -99,7 +99,7 @@ async def follow_by_socket(socket: WebSocket, id: str) -> None:
     sessions: Sessions = socket.app.state.sessions
     row = PUSHPALS["WS /sessions/{id}/ws"]
     try:
-        allowed(socket, row)
+        authorize(socket, row)
         batches = await _events(socket, sessions, id, socket.query_params.get("after"))
     except AckbusError as error:
         await socket.send_denial_response(refusal(error))
@@ -128,7 +128,7 @@ async def _batches(
     loop = asyncio.get_running_loop()
     spoke = loop.time()
     while not feed.is_over:
-        newest_seq = feed.newest_seq  # asked first: of what is stored while we read, the feed tells
+        newest_seq = feed.newest_seq  # before the read: the feed announces what is stored after it
         read = partial(sessions.page, session, after, _AT_ONCE)
         page = await anyio.to_thread.run_sync(read, limiter=_readers)
         for batch in _cut(page):
@@ -168,7 +168,7 @@ def _cut(page: Page) -> Iterator[_Batch]:
 
 
 def _cursor(text: str | None) -> int:
-    """Return the cursor that a client names; what begins with no number is 0."""
+    """Return the cursor that a client names; a text that begins with no number is 0."""
     return min(max(0, whole_number(text) or 0), MAX_SEQ)
 
 

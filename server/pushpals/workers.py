@@ -1,4 +1,4 @@
-"""Workers: their heartbeats, and who is there."""
+"""Workers: their heartbeats, and a list of them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ackbus import AckbusError, Bus
 from ackbus.server import problems
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.running import create_app
 
 from ..server.scope_table import PAGE, page
@@ -28,7 +28,7 @@ def documented() -> set[tuple[str, str, frozenset[str]]]:
 
 
 def test_every_operation_is_documented(bus: Bus) -> None:
-    paths = create_app(bus, Access(bus)).openapi()["paths"]
+    paths = create_app(bus, BusAccess(bus)).openapi()["paths"]
     served = {
         (
             method.upper(),
@@ -50,7 +50,7 @@ def test_the_page_of_scopes_is_the_table_of_the_doors() -> None:
 
 def test_operations_have_names_of_their_own(bus: Bus) -> None:
     """Generated clients make functions of them."""
-    paths = create_app(bus, Access(bus)).openapi()["paths"]
+    paths = create_app(bus, BusAccess(bus)).openapi()["paths"]
     names = [each["operationId"] for operations in paths.values() for each in operations.values()]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from ackbus import Bus
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.api.blobs import BlobResponse
 from ackbus.server.listening import ClientTimeouts
 from ackbus.server.running import create_app
@@ -175,7 +175,7 @@ def test_client_that_goes_while_it_sends_is_no_defect(
         pass
 
     async def run() -> None:
-        app = create_app(bus, Access(bus))
+        app = create_app(bus, BusAccess(bus))
         async with app.router.lifespan_context(app):
             await app(scope, receive, send)
 

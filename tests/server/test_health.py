@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from ackbus import Bus
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.health import Readiness
 from ackbus.server.running import create_app, end_streams
 
@@ -44,4 +44,4 @@ def test_all_who_ask_at_a_time_are_answered_by_one_check(bus: Bus) -> None:
 
 def test_signal_before_the_server_has_begun_ends_it_without_an_error(bus: Bus) -> None:
     """Its handler may be called before there is anything that it could end."""
-    end_streams(create_app(bus, Access(bus)))
+    end_streams(create_app(bus, BusAccess(bus)))

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from ackbus import Bus
 from ackbus.bus.signing import Keyring
-from ackbus.server.access.access import LOOPBACK_NAMES, Access
+from ackbus.server.access.access import LOOPBACK_NAMES, BusAccess
 from ackbus.server.access.tokens import LOCAL, Principal, Scope
 from ackbus.server.mcp.http import HttpDoor
 from ackbus.server.running import create_app
@@ -32,7 +32,7 @@ PRINCIPALS = {
 }
 
 
-class ByToken(Access):
+class ByToken(BusAccess):
     """Knows the tokens of these tests; nobody needs one."""
 
     def holder(self, connection: HTTPConnection) -> Principal:

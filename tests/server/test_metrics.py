@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
 from ackbus.schema.queries import file_of
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.server.health import Readiness
 from ackbus.server.metrics import Metrics
@@ -154,7 +154,7 @@ def test_claims_are_counted_once_whoever_asks_at_the_same_time(bus: Bus) -> None
 
 def test_defects_are_counted_too(bus: Bus) -> None:
     """The handler of defects stands outside of all else."""
-    app = create_app(bus, Access(bus))
+    app = create_app(bus, BusAccess(bus))
 
     @app.get("/v1/defect")
     def fail() -> None:

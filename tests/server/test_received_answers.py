@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.server.running import create_app
 from ackbus.subscribers.conversations.answers import check
@@ -154,7 +154,7 @@ def test_answer_for_a_client_that_is_gone_stays_in_the_inbox(
         sent.append(message)
 
     async def run() -> None:
-        app = create_app(asked.bus, Access(asked.bus))
+        app = create_app(asked.bus, BusAccess(asked.bus))
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},

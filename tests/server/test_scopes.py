@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from ackbus import Bus, NotActedUponWarning, Queue
 from ackbus.schema.message.names import MAX_SEQ
 from ackbus.schema.message.patterns import ACTED_TYPES
-from ackbus.server.access.access import Access, plain
+from ackbus.server.access.access import BusAccess, plain
 from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, AccessRule
 from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.server.automation.app import ROUTERS as AUTOMATION_ROUTERS
@@ -82,7 +82,7 @@ def status_of(client: httpx.Client, method: str, path: str, headers: dict[str, s
 
 def test_no_operation_is_missing_in_the_table_and_none_is_too_many(bus: Bus) -> None:
     """A new one fails here, and where it is added, until the table says what it needs."""
-    app, access = create_app(bus, Access(bus)), Access(bus)
+    app, access = create_app(bus, BusAccess(bus)), BusAccess(bus)
     served = set(routed(app)) - {"WS /{path}", "GET /v1", "GET /mcp", "GET /v1/openapi.json"}
     assert served == SERVER.keys()
     assert set(routed(create_door(bus, access))) == PUSHPALS.keys()

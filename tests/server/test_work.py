@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ackbus import Bus, Draft, Queue, Receipt
 from ackbus.schema.message.names import new_id
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.running import create_app
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.json_records import given_result, kept_result
@@ -303,7 +303,7 @@ def test_many_publishers_that_wait_for_room_try_no_more_often_together(
     monkeypatch.setattr(bus.log, "append", counted)
 
     async def run() -> None:
-        app = create_app(bus, Access(bus))
+        app = create_app(bus, BusAccess(bus))
         async with (
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client,

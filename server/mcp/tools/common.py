@@ -168,7 +168,7 @@ class Pager:
             if cost <= room:
                 return whole, None, cost
         most = min(len(entry.text) - skip - 1, room, room if skip else HEAD_CHARS)
-        number = most_that(
+        number = largest_fitting(
             lambda n: (
                 self._cost(self._part(entry, skip, skip + n)) <= (bytes_left if skip else room)
             ),
@@ -218,34 +218,34 @@ def _read(messages: Iterable[Message], limit: int) -> tuple[list[_LoadedMessage]
     return read, False
 
 
-def most_that(fits: Callable[[int], bool], count: int) -> int:
-    """Return the largest number up to `count` that fits, where all below it do; at least 1."""
+def largest_fitting(fits: Callable[[int], bool], count: int) -> int:
+    """Return the largest number up to `count` that fits; at least 1. All smaller ones must fit."""
     return max(1, bisect_left(range(1, count + 1), True, key=lambda number: not fits(number)))
 
 
 def fitted(count: int, make: Callable[[int], Reply], room: ResultRoom) -> tuple[Reply, int]:
-    """Return the result of as many things as there is room for, and how many these are."""
+    """Return the longest result that fits, and the number of entries in it."""
 
     def fits(number: int) -> bool:
         reply = make(number)
         return room.size(reply.text, reply.record) <= room.bytes
 
-    number = count if count == 0 or fits(count) else most_that(fits, count)
+    number = count if count == 0 or fits(count) else largest_fitting(fits, count)
     return make(number), number
 
 
 def next_page(cursor: str | None) -> str | None:
-    """Return what leads to the next page, or None where there is none."""
+    """Return the hint that leads to the next page, or None at the end."""
     return None if cursor is None else f"There is more: call again with cursor {cursor!r}."
 
 
 def by_the_same_call(seq: int, cursor: str) -> str:
-    """Return what reads on in a message, for tools with a cursor."""
+    """Return the hint how to read on in a message, for tools with a cursor."""
     return f"[{seq}] goes on: call again with cursor {cursor!r}."
 
 
 def by_thread(seq: int, cursor: str) -> str:
-    """Return what reads on in a message, for other tools."""
+    """Return the hint how to read on in a message, for other tools."""
     return f"The rest: bus_thread(conversation={str(seq)!r}, cursor={cursor!r})."
 
 
@@ -255,10 +255,10 @@ MAX_WAIT_S = 25
 #: How long a call may go on that was cancelled, in seconds.
 _NOTICE_S = 0.5
 
-#: How many unread messages are counted: more tell an agent nothing more.
+#: How many unread messages are counted: the exact number of more is of no use.
 MAX_COUNTED = 100
 
-#: The advice to an agent for whom something waits.
+#: The advice to an agent with unread mail.
 READ_IT = "bus_inbox shows what waits."
 
 #: Names of nothing: a client that writes one for an absent recipient means no agent of that name.
@@ -325,7 +325,7 @@ def wait_for(
             if is_there(outcome) or left_s <= 0 or session.home.is_ending:
                 return outcome
             listener.wait(min(pace.next(), left_s))
-            check_cancelled()  # else its thread would wait on, and those of others beside it
+            check_cancelled()  # else its thread would stay occupied until the time is over
 
 
 def note_shown(
@@ -349,8 +349,8 @@ def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
     """Return a warning if the bus has never seen a recipient, with the agents that are there.
 
     Raises:
-        InvalidInput: one is no name.
-        UnknownRecipient: one means several, such as "all", or nobody, such as "null".
+        InvalidInput: a recipient is no valid name.
+        UnknownRecipient: a recipient means several, such as "all", or nobody, such as "null".
     """
     named_ones = [name for name in recipients if name is not None]
     unknown = [error for error in map(bus.agents.check_recipient, named_ones) if error is not None]

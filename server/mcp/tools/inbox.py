@@ -72,7 +72,7 @@ def _inbox(session: McpSession, arguments: InboxArguments) -> Reply:
     pattern = None if arguments.type is None else _pattern(arguments.type)
 
     def look() -> tuple[FirstLook, Reply, PageContent]:
-        # At each look, since a base name that has become free is claimed by that.
+        # At each look, because the look claims a base name that has become free.
         first = FirstLook(
             session.bus, session.agent(), with_work=arguments.with_work, cursor=arguments.cursor
         )
@@ -97,7 +97,7 @@ def _page(
     """Return the result of a page."""
     inbox = first.inbox
     if page.messages:
-        steps = (_what_to_acknowledge(inbox, begin, page, pattern), first.told())
+        steps = (_acknowledgements_for(inbox, begin, page, pattern), first.told())
         advice = " ".join(step for step in steps if step)
         head = f"{counted(unread)} unread for {named(inbox.agent)}."
         return InboxResult.of(page, advice=advice, unread=unread).reply(head)
@@ -107,7 +107,7 @@ def _page(
 
 
 def _with_answers(inbox: Inbox) -> Callable[[FramedMessage], FramedMessage]:
-    """Return what adds to a message how it is answered, or as what its reader has answered it."""
+    """Return a function that adds to a message how to answer it, or the answer that was given."""
 
     @cache  # a page that must be cut is framed again and again
     def answered_as(seq: int) -> int | None:
@@ -127,7 +127,7 @@ def _pattern(text: str) -> TypePattern:
     return TypePattern(text)
 
 
-def _what_to_acknowledge(
+def _acknowledgements_for(
     inbox: Inbox, begin: Cursor, page: PageContent, pattern: TypePattern | None
 ) -> str:
     """Return the acknowledgements that cover the shown messages, and no others."""
@@ -226,13 +226,13 @@ def _skip(session: McpSession, agent: str, seq: int) -> Reply:
             )
         _refuse_what_was_not_shown(bus, agent, seq, besides=seq)
         position = inbox.park(message, f"{agent} read its beginning, and skipped it")
-        warning = _tell_of_skipping(session, message, agent)
+        warning = _notify_sender(session, message, agent)
     outcome = "its sender was told" if warning is None else "its sender was not told"
     skipped = f"[{seq}] is put aside, and {outcome}; a person can have it delivered again."
     return _acknowledged(bus, agent, position, skipped=skipped, warning=warning)
 
 
-def _tell_of_skipping(session: McpSession, message: Message, agent: str) -> str | None:
+def _notify_sender(session: McpSession, message: Message, agent: str) -> str | None:
     """Tell the sender of a message that it was put aside; return why not, or None."""
     fact = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
     text = f"{fact} is too long. Send a short one, or the path of a file."

@@ -196,7 +196,7 @@ def thread(
         head = f"{len(page.messages)} messages of {exact(conversation)}, oldest first."
         return ThreadResult.of(page, conversation=conversation).reply(head)
 
-    pager = Pager(session.room, reply, by_the_same_call, FramedMessage.within)
+    pager = Pager(session.room, reply, by_the_same_call, FramedMessage.without_conversation)
     messages = bus.read(conversation=conversation, after_seq=begin.after)
     return pager.page(messages, begin, limit)
 
@@ -331,7 +331,7 @@ WAIT_S = 20
 
 
 def _one(to: Any) -> Any:
-    """Refuse several agents, with the tools that are for that, and what is no name."""
+    """Refuse several recipients, naming the tools for these, and anything that is no name."""
     if isinstance(to, list):
         raise PydanticCustomError(
             "one", "a request waits for one answer: bus_send asks several, bus_check(seq) each"
@@ -383,7 +383,7 @@ def _request(session: McpSession, arguments: RequestArguments) -> Reply:
     )
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     answer = wait_for(session, sent.check, lambda latest: latest.reply, arguments.wait_s)
-    return _handed_over(session, answer, sent.asker, warning or sent.unserved)
+    return _answer_reply(session, answer, sent.asker, warning or sent.unserved)
 
 
 def _check(session: McpSession, arguments: CheckArguments) -> Reply:
@@ -401,13 +401,13 @@ def _check(session: McpSession, arguments: CheckArguments) -> Reply:
         ) from error
     several = [double.reply.seq for double in double_answers(bus, conversation) if double.reply]
     warning = f"it was answered twice: all answers are {several[:MAX_PAGE]}" if several else None
-    return _handed_over(session, answer, session.reader(), warning)
+    return _answer_reply(session, answer, session.reader(), warning)
 
 
-def _handed_over(
+def _answer_reply(
     session: McpSession, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
-    """Return the reply to a call that is still wanted, whose reader has the answer by that."""
+    """Return the reply of a call, unless it was cancelled; note that the reader has the answer."""
     notes = None if reader is None else Shown(session.bus, reader).read()
     was_shown = bool(notes and answer.reply and answer.reply.seq in notes)
     reply, page = _reply(session, answer, warning, was_shown=was_shown)
@@ -442,12 +442,12 @@ def _reply(
         return Reply(record, record.lines(head, message.text()))
 
     if was_shown:
-        shown_before = FramedMessage.of(answer.reply, ABSENT).within()
+        shown_before = FramedMessage.of(answer.reply, ABSENT).without_conversation()
         shown_before.more = (
             f"You were shown it: bus_thread(conversation={str(shown_before.seq)!r}) has it."
         )
         return reply(PageContent([shown_before])), PageContent()
-    pager = Pager(session.room, reply, by_thread, FramedMessage.within)
+    pager = Pager(session.room, reply, by_thread, FramedMessage.without_conversation)
     return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
 
 

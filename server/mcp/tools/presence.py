@@ -69,7 +69,7 @@ def _join(session: McpSession, arguments: JoinArguments) -> Reply:
         Inbox(bus, name).want(*arguments.wants)
     warning = _held_elsewhere(session.home.beat_before(name)) or _is_another(session, name)
     keep = f"Give {NAMES}={name!r} to every later call: this connection forgets it."
-    return _standing(session, name, warning, keep if session.forgets else None)
+    return _status_reply(session, name, warning, keep if session.forgets else None)
 
 
 def _held_elsewhere(beat: Heartbeat | None) -> str | None:
@@ -91,10 +91,10 @@ def _is_another(session: McpSession, name: str) -> str | None:
 
 
 def _status(session: McpSession, arguments: NoArguments) -> Reply:
-    return _standing(session, session.agent())
+    return _status_reply(session, session.agent())
 
 
-def _standing(
+def _status_reply(
     session: McpSession, agent: str, warning: str | None = None, advice: str | None = None
 ) -> Reply:
     """Return the status of an agent, after a warning and advice."""

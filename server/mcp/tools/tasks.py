@@ -35,7 +35,7 @@ Action = Literal[
 ]
 
 
-#: The actions that are a person's word: what comes of them is landed, or done again.
+#: The actions that decide for a person: they lead to a landing, or to another attempt.
 _DECISIONS: tuple[Action, ...] = ("answer", "approve", "reject")
 
 

@@ -107,8 +107,8 @@ class FramedMessage(BaseModel):
             **fields,
         )
 
-    def within(self) -> FramedMessage:
-        """Return this message as it stands within its conversation, which is named once for all."""
+    def without_conversation(self) -> FramedMessage:
+        """Return this message without its conversation, which the page names once."""
         return self.model_copy(update={"conversation": None})
 
     def to_be_answered(self, answered_as: int | None) -> FramedMessage:
@@ -523,13 +523,13 @@ def _short(what: str) -> str:
 
 
 def _refused(error: ValidationError, takes: Collection[str]) -> str:
-    """Return what is wrong with arguments: those that are none, then those that are amiss."""
+    """Return what is wrong with arguments: unknown ones first, then wrong values."""
     unknown, amiss = [], []
     for mistake in error.errors():
         if mistake["type"] == "extra_forbidden":
             unknown.append(str(mistake["loc"][0])[:80])
         else:
-            amiss.append(_amiss(mistake))
+            amiss.append(_wrong_argument(mistake))
     sentences = [_unknown(unknown, takes)] if unknown else []
     return " ".join(sentences + ([f"{'; '.join(amiss)}."] if amiss else []))
 
@@ -545,7 +545,7 @@ def _unknown(names: list[str], takes: Collection[str]) -> str:
     return f"{none} It takes {', '.join(takes) or 'none'}."
 
 
-def _amiss(error: ErrorDetails) -> str:
+def _wrong_argument(error: ErrorDetails) -> str:
     """Return what is wrong with one argument."""
     name = ".".join(map(str, error["loc"]))
     kind, facts = error["type"], error.get("ctx", {})
