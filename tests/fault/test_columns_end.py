@@ -72,7 +72,7 @@ def change(directory: Path, table: str, column: str, value: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("table", "column", "value"), sampled(CASES, every=291))
+@pytest.mark.parametrize(("table", "column", "value"), sampled(CASES, every=194))
 def test_every_command_ends(
     table: str, column: str, value: str, used_bus: Path, tmp_path: Path
 ) -> None:
