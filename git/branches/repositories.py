@@ -33,11 +33,20 @@ def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Re
     return Repository(folder, ALONE | (extra or {}))
 
 
+def _tree_beside(common_dir: str) -> str | None:
+    """Return the folder around a repository if its `.git` is that repository, or None."""
+    folder = os.path.dirname(common_dir)
+    return folder if os.path.realpath(os.path.join(folder, ".git")) == common_dir else None
+
+
 def _entrance(repository: Repository, folder: str, common_dir: str) -> str | None:
     """Return the work tree around a folder whose `.git` leads to a repository, or None.
 
-    That of a linked work tree leads to its own part of the repository.
+    That of a linked work tree leads to its own part of the repository. Nothing is asked where the
+    repository lies in its main work tree, which needs no other.
     """
+    if _tree_beside(common_dir) is not None:
+        return None
     try:
         git_dir = os.path.join(folder, repository.path("--absolute-git-dir"))
         tree = os.path.realpath(os.path.join(folder, repository.path("--show-toplevel")))
@@ -119,10 +128,7 @@ class RepositoryPlace:
         elsewhere = self.setting("core.worktree")
         if elsewhere is not None:
             return os.path.realpath(os.path.join(self.common_dir, elsewhere))
-        beside = os.path.dirname(self.common_dir)
-        if os.path.realpath(os.path.join(beside, ".git")) == self.common_dir:
-            return beside
-        return self.entered_by or self.common_dir
+        return _tree_beside(self.common_dir) or self.entered_by or self.common_dir
 
     @property
     def merge_drivers(self) -> set[str]:

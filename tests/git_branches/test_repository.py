@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from ackbus.git import limited
+from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import GitCommandFailed, LookCut, OutOfTime, Repository
 
+from ..cli.git import Git
 from ..conftest import wait_until
 from .conftest import has_ended
+from .plain_git import git
 
 
 def test_git_and_what_it_started_end_at_the_limit(tmp_path: Path) -> None:
@@ -66,3 +69,46 @@ def test_calls_of_one_look_share_its_limit(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(LookCut):  # git is not looked for any more
             waiting[0].run("rev-parse", "HEAD")
     assert limited.seconds_left() is None
+
+
+# The main work tree, wherever the repository lies.
+
+
+def apart(main: Path) -> Path:
+    """Moves the repository of a work tree away from it."""
+    git(main, "init", "--quiet", "--separate-git-dir", str(main.parent / "apart.git"))
+    return main.parent / "apart.git"
+
+
+def test_main_tree_of_a_repository_that_lies_apart(main: Git) -> None:
+    """`git init --separate-git-dir` notes the tree nowhere: it is the one by which it was found."""
+    (main.path / "sub").mkdir()
+    common = apart(main.path)
+    tree = main.path.parent / "tree"
+    git(main.path, "worktree", "add", "--quiet", "-b", "more", str(tree))
+    found = {str(folder): Place.around(str(folder)) for folder in (main.path, main.path / "sub")}
+    assert {place.main for place in found.values()} == {str(main.path)}
+    linked = Place.around(str(tree))
+    assert linked.main == str(common)  # what git itself says
+    assert {place.common_dir for place in (*found.values(), linked)} == {str(common)}
+    assert Place.around(str(main.path)) == linked
+    git(main.path, "config", "core.worktree", str(main.path))
+    assert Place.around(str(tree)).main == str(main.path)
+
+
+def test_folder_whose_git_file_names_another_s_repository_is_not_its_main_tree(
+    main: Git, tmp_path: Path
+) -> None:
+    """Such a file, which a clone or an agent can have written, moves no main work tree."""
+    false = tmp_path / "false"
+    false.mkdir()
+    (false / ".git").write_text(f"gitdir: {main.path / '.git'}\n")
+    assert Place.around(str(false)).main == str(main.path)
+
+
+def test_main_tree_of_a_submodule(main: Git, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", str(main.path), "origin")
+    local = ("-c", "protocol.file.allow=always")
+    git(main.path, *local, "submodule", "--quiet", "add", str(tmp_path / "origin"), "module")
+    assert Place.around(str(main.path / "module")).main == str(main.path / "module")
+    assert Place.around(str(main.path)).main == str(main.path)
