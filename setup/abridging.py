@@ -17,7 +17,7 @@ from itertools import count
 
 from ..schema.errors import InvalidInput
 from . import json_edits
-from .json_edits import SPACE, Child, Node, skip
+from .json_edits import SPACE, JsonChild, Node, skip
 from .record import ENTRY
 from .text_edits import end_of_statement, header
 
@@ -125,18 +125,18 @@ def _plain(ways: frozenset[json_edits.Path]) -> re.Pattern[str]:
     return re.compile(rf"{child}(?:{SPACE},{SPACE}{child})*+")
 
 
-def _children(text: str, node: Node, plain: re.Pattern[str]) -> Iterator[Child]:
+def _children(text: str, node: Node, plain: re.Pattern[str]) -> Iterator[JsonChild]:
     """Yield the children of a node; neighbours that a pattern passes over are one."""
     at = skip(text, node.start + 1)
     while node.read_child is not None and at < node.end - 1:
         run = plain.match(text, at)
-        child = Child(at, Node(at, run.end(), None)) if run else node.read_child(at)
+        child = JsonChild(at, Node(at, run.end(), None)) if run else node.read_child(at)
         yield child
         at = skip(text, child.end)
         at = skip(text, at + 1) if text[at] == "," else at
 
 
-def _may_be_ours(text: str, child: Child) -> bool:
+def _may_be_ours(text: str, child: JsonChild) -> bool:
     """Whether a member has a name of our servers, or an item may have a hook of ours."""
     if child.key is not None:
         return child.key.startswith(ENTRY)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ...bus.bus import Bus
-    from ...schema.engine import Opened
+    from ...schema.engine import HasEngine
     from .unread_count import OpenFile
 
     #: A displayed part of a message: its seq, and from which character to which; None: to the end.
@@ -234,7 +234,7 @@ class UnseenMail:
                 self.seen = entry[0]
 
 
-def _requeued(bus: Opened, agent: str) -> list[int]:
+def _requeued(bus: HasEngine, agent: str) -> list[int]:
     from .mail import NO_LIMIT  # with messages, of which hooks that find none need nothing
 
     return Deliveries.of(bus).requeued(agent, NO_LIMIT)

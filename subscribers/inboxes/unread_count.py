@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...bus.presence.session_name import SessionName
+    from ...schema.engine import Engine
 
 
 class OpenFile:
     """The open file of a bus, for classes that own tables, without the rest of the bus."""
 
     def __init__(self, database: Database) -> None:
-        self._engine = self._file = database
+        self._engine: Engine = database
+        self._file = database
         self.layout = database.layout
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git import limited
-from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.repository import GitCommandFailed, LookCut, OutOfTime, Repository
 
 from ..cli.git import Git
@@ -86,14 +86,17 @@ def test_main_tree_of_a_repository_that_lies_apart(main: Git) -> None:
     common = apart(main.path)
     tree = main.path.parent / "tree"
     git(main.path, "worktree", "add", "--quiet", "-b", "more", str(tree))
-    found = {str(folder): Place.around(str(folder)) for folder in (main.path, main.path / "sub")}
+    found = {
+        str(folder): RepositoryPlace.around(str(folder))
+        for folder in (main.path, main.path / "sub")
+    }
     assert {place.main for place in found.values()} == {str(main.path)}
-    linked = Place.around(str(tree))
+    linked = RepositoryPlace.around(str(tree))
     assert linked.main == str(common)  # what git itself says
     assert {place.common_dir for place in (*found.values(), linked)} == {str(common)}
-    assert Place.around(str(main.path)) == linked
+    assert RepositoryPlace.around(str(main.path)) == linked
     git(main.path, "config", "core.worktree", str(main.path))
-    assert Place.around(str(tree)).main == str(main.path)
+    assert RepositoryPlace.around(str(tree)).main == str(main.path)
 
 
 def test_folder_whose_git_file_names_another_s_repository_is_not_its_main_tree(
@@ -103,12 +106,12 @@ def test_folder_whose_git_file_names_another_s_repository_is_not_its_main_tree(
     false = tmp_path / "false"
     false.mkdir()
     (false / ".git").write_text(f"gitdir: {main.path / '.git'}\n")
-    assert Place.around(str(false)).main == str(main.path)
+    assert RepositoryPlace.around(str(false)).main == str(main.path)
 
 
 def test_main_tree_of_a_submodule(main: Git, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(main.path), "origin")
     local = ("-c", "protocol.file.allow=always")
     git(main.path, *local, "submodule", "--quiet", "add", str(tmp_path / "origin"), "module")
-    assert Place.around(str(main.path / "module")).main == str(main.path / "module")
-    assert Place.around(str(main.path)).main == str(main.path)
+    assert RepositoryPlace.around(str(main.path / "module")).main == str(main.path / "module")
+    assert RepositoryPlace.around(str(main.path)).main == str(main.path)
