@@ -8,7 +8,7 @@ import shlex
 from ..export.jsonl.parts import PART_GLOB, parts_among
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.ignoring import IGNORING, lacking_patterns
-from .repository import GitCommandFailed, Repository
+from .repository import CommandFailed, Repository
 from .staging import LET_IN, SETUP_COMMENT, ignoring_lines
 from .work_tree import ExcludeFile, WorkTree
 
@@ -168,7 +168,7 @@ class DriverSetup:
         """Return a value of the repository's own configuration; None when it is not set."""
         try:
             value = self._repository.run("config", "--local", "--null", "--get", name)
-        except GitCommandFailed:
+        except CommandFailed:
             return None
         return os.fsdecode(value[:-1])
 

@@ -9,7 +9,7 @@ from ..export.jsonl.parts import PART_GLOB
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import NotFound
 from .drivers import records
-from .repository import GitCommandFailed, GitFailed, Repository
+from .repository import CommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, sealed_around
 
 TYPE_CHECKING = False
@@ -123,7 +123,7 @@ def _check(revision: str, repository: Repository) -> None:
         raise NotFound("the repository has no commits yet")
     try:
         repository.run("rev-list", "--max-count=0", "--end-of-options", revision, "--")
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         raise NotFound(f"no revision {revision!a} in the repository; see 'git log'") from error
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ..schema.errors import Refused
-from .repository import GitCommandFailed, Repository
+from .repository import CommandFailed, Repository
 from .sealed import LOOKING, is_in_repository
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ class HooksPath:
         """Return the last value in the repository's own file, as it stands there."""
         try:
             value = self._repository.run("config", "--local", "--null", "--get", name)
-        except GitCommandFailed:
+        except CommandFailed:
             return None
         return os.fsdecode(value[:-1])
 
@@ -102,7 +102,7 @@ class HooksPath:
         words = ("--show-scope", "--show-origin", "--null", "--type=path", "--get-all", name)
         try:
             fields = os.fsdecode(self._repository.run("config", *words)).split("\0")
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             if error.code == 1:  # there is none
                 return []
             raise

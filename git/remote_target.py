@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..schema.errors import Refused, shown
 from .branches.candidates import contains
 from .branches.repositories import repository_at
-from .repository import GitCommandFailed, GitFailed
+from .repository import CommandFailed, GitFailed
 from .target_refs import LocalTarget, TargetBusy, TargetMoved, TargetRefused
 from .trees.tree_list import CHECK_MARK, safe_name
 
@@ -66,7 +66,7 @@ class RemoteTarget(LocalTarget):
         try:
             command = ("fetch", *options, "--", self.remote, spec)
             self.place.outward.run(*command, limit_s=self.limit_s, pass_fds=self.held)
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             if "couldn't find remote ref" in error.reason:
                 raise Refused(
                     f"{self.remote} has no branch {shown(self.branch)}; push it there first"
@@ -97,7 +97,7 @@ class RemoteTarget(LocalTarget):
 
     def _explain(self, error: GitFailed, now: str, onto: str) -> NoReturn:
         """Raise the error that a failed push stands for."""
-        if not isinstance(error, GitCommandFailed):
+        if not isinstance(error, CommandFailed):
             raise TargetRefused(str(error)) from error
         lines = error.stdout.decode("utf-8", "replace").splitlines()
         refusals = [line.split("\t")[-1] for line in lines if line.startswith("!")]
@@ -171,7 +171,7 @@ class CheckTree:
         """Check out a commit, without any other file; return the path of the tree."""
         tree = self._tree()
         if tree is not None and tree.is_there:
-            with suppress(GitCommandFailed):  # it is made afresh where something is wrong with it
+            with suppress(CommandFailed):  # it is made afresh where something is wrong with it
                 git = repository_at(self.path)
                 if _has_submodules(tree):  # what a check left in one is no file of this tree
                     git.run("submodule", "--quiet", "deinit", "--all", "--force")
@@ -190,7 +190,7 @@ class CheckTree:
         """Take back what a check did to the files of the commit; what it built stays."""
         try:
             self._check_out(commit)
-        except GitCommandFailed:
+        except CommandFailed:
             self.put(commit)
 
     def remove(self) -> None:

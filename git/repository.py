@@ -57,7 +57,7 @@ class GitFailed(AckbusError):
     """Git is not installed, has no repository here, or failed."""
 
 
-class GitCommandFailed(GitFailed):
+class CommandFailed(GitFailed):
     """Git ended with an error.
 
     Attributes:
@@ -129,7 +129,7 @@ class Repository:
 
         Raises:
             GitFailed: git is not installed.
-            GitCommandFailed: it ended with an error.
+            CommandFailed: it ended with an error.
             OutOfTime: it reached the limit.
         """
         look_s = self._look_s()
@@ -147,7 +147,7 @@ class Repository:
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode not in accepted:
-            raise GitCommandFailed(_command(arguments), err, process.returncode, out)
+            raise CommandFailed(_command(arguments), err, process.returncode, out)
         return out
 
     def _look_s(self) -> float | None:
@@ -196,7 +196,7 @@ class Repository:
         """Run git where it runs a program of the user: all of it ends with this process.
 
         Raises:
-            ProgramNotStarted, GitCommandFailed, OutOfTime: as for `run`.
+            ProgramNotStarted, CommandFailed, OutOfTime: as for `run`.
             ProgramStopped: the switch was thrown before it had ended.
         """
         from .limited import run_guarded
@@ -217,7 +217,7 @@ class Repository:
 
         Raises:
             GitFailed: git is not installed.
-            GitCommandFailed: it ended with an error.
+            CommandFailed: it ended with an error.
             LookCut: it said nothing within the limit.
             GitFailed: a line is too long to be one.
         """
@@ -247,7 +247,7 @@ class Repository:
                         process.kill()
             if code:
                 err.seek(0)
-                raise GitCommandFailed(_command(arguments), err.read(), code)
+                raise CommandFailed(_command(arguments), err.read(), code)
 
     def describe(self, *questions: str) -> list[str]:
         """Return git's answers about the repository, a line for each question to `rev-parse`.
@@ -257,7 +257,7 @@ class Repository:
         """
         try:
             return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             raise self._unusable(error) from error
 
     def path(self, question: str) -> str:
@@ -268,10 +268,10 @@ class Repository:
         """
         try:
             return os.fsdecode(self.run("rev-parse", question)).removesuffix("\n")
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             raise self._unusable(error) from error
 
-    def _unusable(self, error: GitCommandFailed) -> GitFailed:
+    def _unusable(self, error: CommandFailed) -> GitFailed:
         """Return the error for a folder where git finds no usable repository."""
         name = "the working directory" if self._name == os.curdir else self._name
         is_none = error.reason.startswith("not a git repository")  # its advice is about mounts
@@ -285,7 +285,7 @@ class Repository:
             return None
         try:
             id = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
-        except GitCommandFailed:
+        except CommandFailed:
             return None
         return id.decode().strip()
 
@@ -301,7 +301,7 @@ class Repository:
                 *("cat-file", "--batch-check=%(objectname)"),
                 stdin=asked.encode("utf-8", "surrogateescape"),
             )
-        except GitCommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
+        except CommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
         answers = dict(zip(plain, output.splitlines(), strict=True))
         ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
@@ -361,7 +361,7 @@ def _output(
             " for a hook or a filter that waits"
         )
     if ended.code not in accepted:
-        raise GitCommandFailed(_command(arguments), ended.err, ended.code, ended.out)
+        raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)
     return ended.out
 
 

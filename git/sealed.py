@@ -21,7 +21,7 @@ import threading
 from contextlib import suppress
 
 from .limited import LOOK_S
-from .repository import ALONE, GitCommandFailed, GitFailed, Repository, looks_bare
+from .repository import ALONE, CommandFailed, GitFailed, Repository, looks_bare
 from .text_file import is_plain_file, read_small
 
 TYPE_CHECKING = False
@@ -322,7 +322,7 @@ def settings_in(common_dir: str) -> list[tuple[str, str]]:
     nowhere = Repository(os.sep, LOOKING, limit_s=LIMIT_S)
     try:
         raw = nowhere.run("config", "--file", path, "--no-includes", "--null", "--list")
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         raise GitFailed(f"{path} can't be read: {error.reason}") from error
     entries = (entry.partition("\n") for entry in os.fsdecode(raw).split("\0") if entry)
     return [(name, value) for name, _, value in entries]

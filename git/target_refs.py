@@ -20,7 +20,7 @@ from ..schema.errors import InvalidInput, Refused, shown
 from .branches.candidates import contains
 from .branches.repositories import repository_at
 from .drivers import messages_in
-from .repository import GitCommandFailed, GitFailed
+from .repository import CommandFailed, GitFailed
 from .trees.tree_state import PATIENT, git_dir_of, named, operation_at
 from .trees.work_trees import WorkTrees
 
@@ -437,7 +437,7 @@ class LocalTarget:
         command = (*PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)
         try:
             self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=self.held)
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             now = self.place.git.commit(self.ref)
             if now == candidate:
                 return

@@ -14,7 +14,7 @@ from contextlib import suppress
 from ..schema.directory.ownership import is_safe
 from ..schema.errors import shown
 from .branches.repositories import RepositoryPlace
-from .repository import GitCommandFailed, GitFailed, Repository
+from .repository import CommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, SealedRepository
 
 TYPE_CHECKING = False
@@ -105,7 +105,7 @@ class TrustedRepositories:
             git = Repository(folder, LOOKING, limit_s=LIMIT_S)
             try:
                 answer = os.fsdecode(git.run("rev-parse", "--git-common-dir"))
-            except GitCommandFailed:  # it is in none, or in one that git refuses to this user
+            except CommandFailed:  # it is in none, or in one that git refuses to this user
                 continue
             yield os.path.realpath(os.path.join(folder, answer.removesuffix("\n")))
 

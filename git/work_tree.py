@@ -235,10 +235,10 @@ class WorkTree:
 def _is_tree_of(admin: str, link: str) -> bool:
     """Whether git's folder of a work tree names the `.git` that leads to it."""
     try:
-        known = read_small(os.path.join(admin, "gitdir")).removesuffix("\n")
+        tree_link = read_small(os.path.join(admin, "gitdir")).removesuffix("\n")
     except FileNotFoundError:
         return False
-    return os.path.realpath(os.path.join(admin, known)) == os.path.realpath(link)
+    return os.path.realpath(os.path.join(admin, tree_link)) == os.path.realpath(link)
 
 
 def _changes(raw: bytes) -> Iterator[tuple[bytes, str]]:

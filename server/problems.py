@@ -38,7 +38,7 @@ from ..schema.errors import (
 )
 from ..schema.sqlite.rules.damaged_rows import damage_behind
 from ..subscribers.jobs.errors import ClaimLost, QueueStuck
-from .access.tokens import FilesReserved, Forbidden, LeaseHeld, TooManyRequests, Unauthorized
+from .access.tokens import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -122,8 +122,8 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     QueueStuck: ("first_seq", "last_seq"),
     MessageDiscarded: ("first_seq", "last_seq"),
     RowDamaged: ("table", "row", "column"),
-    LeaseHeld: ("held",),
-    FilesReserved: ("conflicts",),
+    Held: ("held",),
+    Reserved: ("conflicts",),
 }
 
 

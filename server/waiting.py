@@ -16,7 +16,7 @@ from ..bus.bus import Bus
 from ..bus.log.filters import Criteria
 from ..schema.errors import BusBusy, InvalidInput
 from ..schema.message.message import Message
-from .access.tokens import CursorPastEnd
+from .access.tokens import AfterTheEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
 
     Raises:
         InvalidInput: the last event's id is not a seq.
-        CursorPastEnd: the seq is beyond the end of the log.
+        AfterTheEnd: the seq is beyond the end of the log.
     """
     newest = bus.log.newest_seq()
     if last_event_id:
@@ -86,7 +86,7 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
     if after is None:
         return newest
     if after > newest:
-        raise CursorPastEnd(after, newest)
+        raise AfterTheEnd(after, newest)
     return after
 
 

@@ -19,7 +19,7 @@ from ..schema.errors import InvalidInput
 from . import json_edits
 from .json_edits import SPACE, JsonChild, Node, skip
 from .record import ENTRY
-from .text_edits import end_of_statement, header
+from .text_edits import end_of_statement, header, refuse_deep_keys
 
 #: The passages that are left out have at least so many characters: reading less takes no time.
 _SHORTEST = 4_000
@@ -228,9 +228,13 @@ def abridged_toml(text: str, table: str) -> Abridged:
     Args:
         text: the text.
         table: the name of the table that the server is in.
+
+    Raises:
+        InvalidInput: a key has more parts than any program reads.
     """
     if len(text) < _SHORTEST:
         return Abridged(text)
+    refuse_deep_keys(text)
     return _without(text, _cuts_of_toml(text, table), _TOML_MARKER)
 
 

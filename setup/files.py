@@ -172,14 +172,17 @@ class ConfigFile:
         """Return a text without its byte order mark, and without what the edits don't look at."""
         there = _split(text or "")[1]
         if self.is_json:
-            return abridged_json(there, frozenset(filter(None, map(_way, self.edits))))
+            ways = frozenset(filter(None, map(_way, self.edits)))
+            return self._with_path(lambda text: abridged_json(text, ways), there)
         tables = [edit.table for edit in self.edits if isinstance(edit, TomlServer)]
-        return abridged_toml(there, tables[0]) if tables else Abridged(there)
+        if not tables:
+            return Abridged(there)
+        return self._with_path(lambda text: abridged_toml(text, tables[0]), there)
 
     def has_entries(self, text: str | None) -> bool:
         """Whether one of our entries stands in a text."""
         there = self._abridged(text).text
-        return bool(there) and any(edit.span(there) for edit in self.edits)
+        return bool(there) and any(self._with_path(edit.span, there) for edit in self.edits)
 
     def without(self, text: str | None) -> str | None:
         """Return the text without the edits; None when there was no file before.

@@ -248,12 +248,15 @@ _TOKEN = re.compile(
 _DEEP_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){100}")
 
 
-def _is_too_deep(text: str) -> bool:
-    """Whether a key has more parts than any program reads: the time for one grows by the square."""
-    return (
-        _DEEP_KEY.search(_TOKEN.sub(lambda of: "x" if of[0][0] in "\"'" else of[0], text))
-        is not None
-    )
+def refuse_deep_keys(text: str) -> None:
+    """Refuse a key of more parts than any program reads: the time for one grows by the square.
+
+    Raises:
+        InvalidInput: there is one.
+    """
+    outline = _TOKEN.sub(lambda token: "x" if token[0][0] in "\"'" else token[0], text)
+    if _DEEP_KEY.search(outline):
+        raise InvalidInput("a key is nested too deeply")
 
 
 @lru_cache(maxsize=4)
@@ -295,8 +298,7 @@ def _about(text: str, table: str) -> str:
     Raises:
         InvalidInput: a key has more parts than any program reads.
     """
-    if _is_too_deep(text):
-        raise InvalidInput("a key is nested too deeply")
+    refuse_deep_keys(text)
     parts, begin, is_kept = [], 0, True
     for at in _statements(text):
         start = _HEADER.match(text, at)

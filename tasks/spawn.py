@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from ..git.branches.repositories import RepositoryPlace
-from ..git.repository import GitCommandFailed, GitFailed
+from ..git.repository import CommandFailed, GitFailed
 from ..git.trees.removal import Removal
 from ..git.trees.tree_list import NameTaken, occupants_of
 from ..git.trees.work_trees import NewTree, WorkTrees
@@ -268,7 +268,7 @@ class Spawn:
         remote = place.text(f"branch.{target}.remote") or "origin"
         try:
             place.outward.run("fetch", "--quiet", remote, f"refs/heads/{target}", limit_s=300.0)
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             raise GitFailed(f"{target} can't be fetched from {remote}: {error.reason}") from error
         return f"refs/remotes/{remote}/{target}"
 

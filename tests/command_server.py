@@ -317,11 +317,11 @@ def _make_doors() -> None:
     import uvicorn
 
     from ackbus import Bus
-    from ackbus.server.access.access import Access
+    from ackbus.server.access.access import BusAccess
     from ackbus.server.running import create_app
 
     with TemporaryDirectory() as folder, Bus.init(f"{folder}/bus") as bus:
-        uvicorn.Config(create_app(bus, Access(bus)), log_config=None).load()
+        uvicorn.Config(create_app(bus, BusAccess(bus)), log_config=None).load()
     anyio.run(anyio.sleep, 0)
 
 

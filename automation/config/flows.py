@@ -33,7 +33,7 @@ class Frozen(dict[str, _Value]):
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where a setting stands in the configuration files, for faults that are found later."""
+    """The place of a setting in the configuration files, for faults that are found later."""
 
     file: str
     line: int

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What is refused instead of only reported.
+    """The findings that are refused instead of only reported.
 
     Attributes:
         variables: a variable that is not defined.

@@ -116,7 +116,7 @@ def _kind(tree: Tree) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How far a configuration is trusted, by the way in which it was found.
+    """The trust in a configuration, by the way in which it was found.
 
     Attributes:
         is_named: whether the user named its folder: then its owner is trusted as well.

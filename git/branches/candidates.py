@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
-from ..repository import GitCommandFailed, GitFailed, OutOfTime
+from ..repository import CommandFailed, GitFailed, OutOfTime
 from .forecast import BY_OTHERS, OURS, merged_by
 from .merging import Merging, NotMerged
 from .repositories import NOBODY, NOBODY_EVER
@@ -94,7 +94,7 @@ def merge_bases(repository: Repository, a: str, b: str) -> list[str]:
     """Return the merge bases of two commits; none where their histories are unrelated."""
     try:
         return repository.run("merge-base", "--all", a, b).decode().split()
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         if error.code == 1:
             return []
         raise
@@ -104,7 +104,7 @@ def contains(repository: Repository, commit: str, other: str) -> bool:
     """Return whether a commit is `other`, or a descendant of it."""
     try:
         repository.run("merge-base", "--is-ancestor", other, commit)
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         if error.code == 1:
             return False
         raise
@@ -143,7 +143,7 @@ def is_whole(git: Repository, commit: str, base: str) -> bool:
     try:
         ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", base)
         sizes = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
-    except GitCommandFailed:
+    except CommandFailed:
         return False
     return all(size.isdigit() for size in sizes.splitlines())
 
@@ -238,7 +238,7 @@ class Candidates:
         self._merging = Merging(self.git, drivers, check_out)
         try:
             self.git.run("var", "GIT_COMMITTER_IDENT")
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             raise Refused(
                 f"git does not know who commits in {place.main}; tell it with 'git config user.name"
                 " NAME' and 'git config user.email ADDRESS'"
@@ -331,7 +331,7 @@ class Candidates:
                 commit = git.run(*line, "-S", stdin=words, limit_s=_SIGNING_S)
             except OutOfTime as error:
                 raise NotSigned(f"the signer has not ended within {_SIGNING_S:g} s") from error
-            except GitCommandFailed as error:
+            except CommandFailed as error:
                 git.run(*line, "--no-gpg-sign", stdin=words)  # else it is not the signer's failure
                 raise NotSigned(f"it can't be signed: {_words_of(error)}") from error
         else:
@@ -354,12 +354,12 @@ class Candidates:
     def _is_to_sign(self) -> bool:
         try:
             setting = self.git.run("config", "--type=bool", "--get", "commit.gpgSign")
-        except GitCommandFailed:  # not set
+        except CommandFailed:  # not set
             return False
         return setting.strip() == b"true"
 
 
-def _words_of(error: GitCommandFailed) -> str:
+def _words_of(error: CommandFailed) -> str:
     """Return what a signer said, without what git adds at its end."""
     lines = error.stderr.decode("utf-8", "replace").splitlines()
     sentences = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]

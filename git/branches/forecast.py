@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from ...schema.errors import InvalidInput
 from ..drivers import merge
 from ..limited import current_look, join_look
-from ..repository import GitCommandFailed, GitFailed, OutOfTime, Repository
+from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
 from ..sealed import own_folder
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def merged_by(
         files_at: the files of each commit.
 
     Raises:
-        GitCommandFailed: an object is missing.
+        CommandFailed: an object is missing.
     """
     files_of = attribute_files(repository, files_at)
     asked: dict[AttributeFiles, set[str]] = {}
@@ -152,7 +152,7 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
     """Yield the contents of blobs, in order.
 
     Raises:
-        GitCommandFailed: one is missing.
+        CommandFailed: one is missing.
     """
     if not ids:
         return
@@ -162,7 +162,7 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
     for id in ids:
         end = raw.index(b"\n", begin)
         if not raw[begin:end].isdigit():
-            raise GitCommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
+            raise CommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
         begin = end + 1 + int(raw[begin:end])
         yield raw[end + 1 : begin]
         begin += 1
@@ -246,7 +246,7 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str
     The files are unknown, and none, where a pair has not exactly one merge base.
 
     Raises:
-        GitCommandFailed: a commit or tree is missing.
+        CommandFailed: a commit or tree is missing.
     """
     history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
     sides: list[tuple[Trees, Trees] | None] = []
@@ -267,7 +267,7 @@ def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str
     Where they have several merge bases, one of them counts; where none, nothing does.
 
     Raises:
-        GitCommandFailed: a commit or tree is missing.
+        CommandFailed: a commit or tree is missing.
     """
     if not pairs:
         return []
@@ -320,7 +320,7 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
     try:
         # No commit behind this base of all heads is a base of two of them.
         end = repository.run("merge-base", "--octopus", *heads).decode().split()
-    except GitCommandFailed:
+    except CommandFailed:
         end = []  # they have no common base
     revisions = [*heads, *(f"^{id}^@" for id in end)]
     output = repository.run(
@@ -437,11 +437,11 @@ def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forec
         return []
     try:
         return _forecasts(repository, pairs)
-    except (GitCommandFailed, OutOfTime) as error:  # an object is missing, of one of them
+    except (CommandFailed, OutOfTime) as error:  # an object is missing, of one of them
         if len(pairs) == 1:
             return [
                 UnknownForecast(
-                    (), error.reason if isinstance(error, GitCommandFailed) else str(error)
+                    (), error.reason if isinstance(error, CommandFailed) else str(error)
                 )
             ]
         half = len(pairs) // 2
@@ -499,7 +499,7 @@ def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
                 return False
             sides.append(repository.run("cat-file", "blob", name).splitlines(keepends=True))
         return not merge(*sides).conflicts
-    except (GitCommandFailed, InvalidInput):  # one side has none, or a line is no message
+    except (CommandFailed, InvalidInput):  # one side has none, or a line is no message
         return False
 
 
@@ -557,7 +557,7 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
         asked = "".join(f"{a} {b}\n" for a, b in pairs)
         output = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
         return list(_results(output, pairs))
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         if "unknown option" in error.reason:
             raise GitFailed("a forecast needs git 2.39 or later: update git") from error
         if len(pairs) > 1:

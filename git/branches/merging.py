@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from ..repository import GitCommandFailed, GitFailed, OutOfTime
+from ..repository import CommandFailed, GitFailed, OutOfTime
 from .forecast import CRASHES, UNRELATED, all_attribute_files, plain_name, with_attributes
 from .repositories import repository_at
 
@@ -65,7 +65,7 @@ class Merging:
                 output = git.run(*_MERGE, ours, theirs, accepted=(0, 1), limit_s=_LIMIT_S)
         except OutOfTime as error:  # a merge driver of the repository
             raise NotMerged(str(error)) from error
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             raise _reason(error) or error from error
         words, *names = output.split(b"\0")[:-1]
         pair = (ours, theirs)
@@ -103,7 +103,7 @@ class Merging:
             yield git
 
 
-def _reason(error: GitCommandFailed) -> Exception | None:
+def _reason(error: CommandFailed) -> Exception | None:
     if error.reason == UNRELATED:
         return NotMerged("it has no commit in common with the target")
     if error.code in CRASHES:

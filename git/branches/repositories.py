@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from ...schema.directory.layout import NoHome, expand_home
 from ...schema.errors import InvalidInput, Refused, shown
-from ..repository import ALONE, GitCommandFailed, Repository, looks_bare
+from ..repository import ALONE, CommandFailed, GitFailed, Repository, looks_bare
 
 #: The author and committer of commits that no person makes.
 NOBODY: dict[str, str | None] = {
@@ -50,7 +50,7 @@ def _entrance(repository: Repository, folder: str, common_dir: str) -> str | Non
     try:
         git_dir = os.path.join(folder, repository.path("--absolute-git-dir"))
         tree = os.path.realpath(os.path.join(folder, repository.path("--show-toplevel")))
-    except GitCommandFailed:  # a bare one, or a folder inside of `.git`
+    except GitFailed:  # a bare one, or a folder inside of `.git`
         return None
     return tree if os.path.realpath(git_dir) == common_dir else None
 
@@ -60,7 +60,7 @@ def _is_well_formed(ref: str) -> bool:
     """Whether git takes the name of a ref."""
     try:
         repository_at(os.sep).run("check-ref-format", ref)
-    except GitCommandFailed:
+    except CommandFailed:
         return False
     return True
 
@@ -200,7 +200,7 @@ class RepositoryPlace:
         """Return the branch of the main work tree, or None where it is on none."""
         try:
             answer = self.git.run("symbolic-ref", "--quiet", "--short", "HEAD")
-        except GitCommandFailed:
+        except CommandFailed:
             return None
         return os.fsdecode(answer).removesuffix("\n")
 
@@ -234,7 +234,7 @@ def start_of(git: Repository, target: str, head: str) -> str | None:
     """Return the commit at which a branch last had all of its target, or None."""
     try:
         answer = git.run("merge-base", f"refs/heads/{target}", head)
-    except GitCommandFailed:  # no such branch, or no common beginning
+    except CommandFailed:  # no such branch, or no common beginning
         return None
     return answer.decode().strip()
 
@@ -285,7 +285,7 @@ def line_at(repository: Repository, commit: str, place: LinePlace) -> str | None
     """Return the text of a line at a commit; None where there is no such file or line."""
     try:
         content = repository.run("cat-file", "blob", f"{commit}:{place.file}")
-    except (GitCommandFailed, ValueError):  # a name with a NUL is none
+    except (CommandFailed, ValueError):  # a name with a NUL is none
         return None
     lines = content.split(b"\n")
     if lines[-1] == b"":
@@ -303,7 +303,7 @@ def place_now(
     A renamed file is followed, as far as git takes it for one.
 
     Raises:
-        GitCommandFailed: a commit is missing.
+        CommandFailed: a commit is missing.
     """
     options = ("--raw", "-r", "-z", "-M", "--no-abbrev", "--ignore-submodules=none")
     words = iter(repository.run("diff-tree", *options, before, after).split(b"\0"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
-from ..repository import GitCommandFailed, GitFailed
+from ..repository import CommandFailed, GitFailed
 from ..sealed import sealed_around, sealed_tree
 from ..text_file import is_plain_file, read_small
 from .rescue import OPERATION_FILES, DoneHeads, KeptCommit, Rescue, commits_in, history
@@ -197,7 +197,7 @@ def bring(place: RepositoryPlace, inner: InnerRepository, commits: list[str]) ->
         options = ("--revs", "--stdout", "--quiet")
         pack = _sealed(inner).run("pack-objects", *options, stdin=stdin, limit_s=_LIMIT_S)
         place.git.run("index-pack", "--stdin", stdin=pack, limit_s=_LIMIT_S)
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         raise Refused(
             f"commits of {inner.path}, a repository by itself, can't be kept here: {error.reason};"
             " push them, or move it"
@@ -476,9 +476,9 @@ class Removal:
         rescued += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
         try:
             self.place.git.run("update-ref", "-d", ref, head, limit_s=_LIMIT_S)
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             return f"it was moved meanwhile ({error.reason})"
-        with suppress(GitCommandFailed):  # most have no settings
+        with suppress(CommandFailed):  # most have no settings
             self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
 

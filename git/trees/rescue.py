@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...schema.bounded_read import read_plain_file
 from ...schema.errors import Refused
 from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING
-from ..repository import GitCommandFailed
+from ..repository import CommandFailed
 from .tree_list import safe_name
 from .tree_state import embedded_in, named, repository_of, stage_all
 
@@ -212,7 +212,7 @@ def _staged(git: Repository, admin: str, index: str) -> str | None:
     try:
         shutil.copyfile(os.path.join(admin, "index"), index)
         return git.run("write-tree").decode().strip()
-    except (FileNotFoundError, GitCommandFailed):  # nothing yet; or unmerged, of files of commits
+    except (FileNotFoundError, CommandFailed):  # nothing yet; or unmerged, of files of commits
         return None
 
 
@@ -317,7 +317,7 @@ class DoneHeads:
         refs = os.fsdecode(self._git.run("for-each-ref", "--format=%(refname)", DONE)).split()
         for task, head in heads:
             if _ref_of(task, None, head) not in refs and self.has(head):
-                with suppress(GitCommandFailed):
+                with suppress(CommandFailed):
                     self.keep(task, head)
 
     def keep_asked(self, target: str | None, head: str) -> None:
@@ -335,7 +335,7 @@ class DoneHeads:
     def drop(self, heads: Iterable[KeptCommit]) -> None:
         """Delete refs. One that can't be deleted stays, for `bus task clean`."""
         for head in heads:
-            with suppress(GitCommandFailed):  # it is gone, or a hook refuses that
+            with suppress(CommandFailed):  # it is gone, or a hook refuses that
                 self._git.run("update-ref", "-d", head.ref, head.commit, limit_s=_LIMIT_S)
 
     def landed(self, task: str | None, target: str | None, head: str) -> None:

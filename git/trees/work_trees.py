@@ -19,7 +19,7 @@ from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
-from ..repository import ALONE, GitCommandFailed, GitFailed, OutOfTime
+from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime
 from ..text_file import is_missing, replace_text
 from .tree_list import (
     WAIT_S,
@@ -362,7 +362,7 @@ class WorkTrees:
         )
         try:
             run()
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             if drop_dead_branch_lock(self.place, self.place.branch_ref(new.branch), new.base):
                 run()
                 return
@@ -438,7 +438,7 @@ class WorkTrees:
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
         try:
             git.run(*_PATIENT, *reset, limit_s=new.limit_s, pass_fds=(task_lock,))
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             if b"git-lfs" in error.stderr and shutil.which("git-lfs") is None:
                 raise GitFailed(
                     f"{self.place.main} has large files, and git-lfs is not installed; install it,"
@@ -473,7 +473,7 @@ def _run_hook(git: Repository, new: NewTree) -> None:
     try:
         arguments = ("0" * len(head), head, "1")
         git.run_guarded(*hook, *arguments, limit_s=new.limit_s, stop=new.stop)
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         raise GitFailed(f"the hook post-checkout failed: {error.reason}") from error
     except OutOfTime as error:
         raise OutOfTime(f"the hook post-checkout has not ended within {new.limit_s:g} s") from error

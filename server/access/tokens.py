@@ -49,14 +49,14 @@ class TooManyRequests(AckbusError):
         super().__init__(text)
 
 
-class CursorPastEnd(AckPastEnd):
+class AfterTheEnd(AckPastEnd):
     """The cursor is beyond the end of the log."""
 
     def __init__(self, after: int, newest: int) -> None:
         super().__init__(f"there is no message {after} yet: the newest is {newest}")
 
 
-class LeaseHeld(Refused):
+class Held(Refused):
     """A lease is held by another holder.
 
     Attributes:
@@ -68,7 +68,7 @@ class LeaseHeld(Refused):
         super().__init__(text)
 
 
-class FilesReserved(Refused):
+class Reserved(Refused):
     """Files are reserved by others.
 
     Attributes:

@@ -14,7 +14,7 @@ from ...schema.errors import BusBusy, LeaseLost
 from ...schema.message.names import MAX_SEQ
 from ...subscribers.overview.agents import holder_of
 from ..access.access import TheClient
-from ..access.tokens import FilesReserved, LeaseHeld, Principal
+from ..access.tokens import Held, Principal, Reserved
 from ..records import MAX_NAMED, OR_BOUND, Name, RequestBody
 from .common import TheBus, new_router, problems
 
@@ -78,7 +78,7 @@ def acquire_lease(options: LeaseBody, bus: TheBus, holder: TheClient) -> LeaseRe
         raise BusBusy(f"lease {options.name!r} was held, and has become free only now; try again")
     record = LeaseRecord(**present.record())
     text = f"lease {present.name!r} is held by {present.holder} until {record.until}"
-    raise LeaseHeld(text, record.model_dump())
+    raise Held(text, record.model_dump())
 
 
 @router.post("/leases/{token}/renew", responses=problems(409))
@@ -186,7 +186,7 @@ def reserve_files(options: ReservationsBody, bus: TheBus, editor: TheClient) -> 
     first = outcome.conflicts[0]
     about = holder_of(bus, first.held)
     text = f"{first.path} is reserved by {first.held.agent} as {first.held.path} ({about})"
-    raise FilesReserved(f"{text}; nothing was reserved", conflicts)
+    raise Reserved(f"{text}; nothing was reserved", conflicts)
 
 
 @router.post("/reservations/{token}/renew", responses=problems(409))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ...git.branches.forecast import UnknownForecast, changed_files, conflicts
-from ...git.repository import GitCommandFailed, GitFailed
+from ...git.repository import CommandFailed, GitFailed
 from ...git.sealed import SealedRepository, sealed_around
 from ...git.trusted import NotTrusted, TrustedRepositories
 from ...schema.errors import BusBusy, NotFound, ReadOnlyBackup, shown
@@ -287,7 +287,7 @@ def changed_by(tasks: Iterable[Task], lookout: TaskRepositories) -> Changed:
             changes = changed_files(
                 repository, [(begun[task.task] or "", heads[task.task]) for task in here]
             )
-        except GitCommandFailed:  # an object is missing
+        except CommandFailed:  # an object is missing
             continue
         for task, changed in zip(here, changes, strict=True):
             files_by_task[task.task] = tuple(sorted(changed))

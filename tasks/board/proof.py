@@ -15,7 +15,7 @@ from operator import attrgetter
 from ...bus.log.append import Imports
 from ...bus.signing import Keyring, sign
 from ...bus.verification import SignatureCheck, VerificationCounts
-from ...git.repository import GitCommandFailed, GitFailed
+from ...git.repository import CommandFailed, GitFailed
 from ...git.sealed import sealed_around
 from ...git.trusted import TrustedRepositories
 from ...schema.errors import NotFound, Refused
@@ -314,7 +314,7 @@ def _with_repository(
 def _contains(repository: Repository, tip: str, commit: str) -> bool:
     try:
         repository.run("merge-base", "--is-ancestor", commit, tip)
-    except GitCommandFailed as error:
+    except CommandFailed as error:
         if error.code != 1:
             raise
         return False

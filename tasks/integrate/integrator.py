@@ -302,11 +302,11 @@ class IntegratorRules:
 
 def checks_of(place: RepositoryPlace) -> tuple[CheckCommand, ...]:
     """Return the checks that the settings of a repository name; no commit can change these."""
-    from ...git.repository import GitCommandFailed
+    from ...git.repository import CommandFailed
 
     try:
         raw = place.git.run("config", "-z", "--get-all", CHECK_SETTING)
-    except GitCommandFailed:  # not set
+    except CommandFailed:  # not set
         return ()
     return tuple(CheckCommand(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
 

@@ -17,7 +17,7 @@ from ...git.branches.candidates import (
     patch_id,
     way,
 )
-from ...git.repository import GitCommandFailed, GitFailed
+from ...git.repository import CommandFailed, GitFailed
 from ...git.target_refs import TargetBusy, TargetMoved, TargetRefused
 from ...git.trees.rescue import DoneHeads
 from .checks import CheckResult, propose, run_check
@@ -89,7 +89,7 @@ def stack_up(
             tip = _put_on(stack, candidates, entry, head, (onto, tip), strategy)
         except NotSigned as error:
             stack.unsigned.append((entry, str(error)))
-        except GitCommandFailed as error:
+        except CommandFailed as error:
             if is_whole(git, head, onto):
                 raise  # the machine's trouble, or the target's
             stack.refused.append(

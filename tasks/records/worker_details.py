@@ -1,4 +1,4 @@
-"""What workers report about themselves, besides their heartbeats."""
+"""Reports of workers about themselves, besides their heartbeats."""
 
 from __future__ import annotations
 

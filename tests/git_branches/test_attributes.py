@@ -12,7 +12,7 @@ from ackbus.git.branches.forecast import (
     conflicts,
     with_attributes,
 )
-from ackbus.git.repository import GitCommandFailed
+from ackbus.git.repository import CommandFailed
 from ackbus.git.sealed import sealed_around
 
 from .plain_git import git
@@ -107,7 +107,7 @@ def test_attributes_whose_object_is_missing_leave_it_unknown(repository: Path) -
     write_commits(repository, "f0 merge=union\n")
     sealed = sealed_around(str(repository))
     with (
-        pytest.raises(GitCommandFailed, match="is missing"),
+        pytest.raises(CommandFailed, match="is missing"),
         with_attributes(sealed, frozenset({(".gitattributes", "1" * 40)})),
     ):
         pass

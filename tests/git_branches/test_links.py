@@ -160,7 +160,7 @@ def test_files_of_a_bus_behind_a_link_of_a_commit_are_none_of_the_tree(tmp_path:
     (main / "bus.db").touch()
     (tree / "sub").symlink_to(outside)
     assert not is_derived(str(tree), "sub/bus.jsonl")
-    assert target_refs._found(str(tree), "sub/bus.jsonl") is None
+    assert target_refs._derived_file(str(tree), "sub/bus.jsonl") is None
     assert is_derived(str(main), "bus.jsonl")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus.git import limited
 from ackbus.git.branches.repositories import RepositoryPlace
-from ackbus.git.repository import GitCommandFailed, LookCut, OutOfTime, Repository
+from ackbus.git.repository import CommandFailed, LookCut, OutOfTime, Repository
 
 from ..cli.git import Git
 from ..conftest import wait_until
@@ -38,7 +38,7 @@ def test_input_output_and_errors_within_a_limit(tmp_path: Path) -> None:
     repository.run("init", "--quiet")
     blob = repository.run("hash-object", "-w", "--stdin", stdin=b"hello", limit_s=30)
     assert repository.run("cat-file", "blob", blob.decode().strip(), limit_s=30) == b"hello"
-    with pytest.raises(GitCommandFailed, match="Not a valid object name nothing"):
+    with pytest.raises(CommandFailed, match="Not a valid object name nothing"):
         repository.run("cat-file", "blob", "nothing", limit_s=30)
 
 

@@ -197,6 +197,7 @@ def use_leases(bus: Bus, clock: Clock) -> None:
     bus.leases.acquire("other", "agent-2")
     bus.reservations.reserve(["docs"], "agent-1", session="process 1 since 1 on another.1")
     bus.reservations.reserve(["docs"], "agent-1", session="process 2 since 1 on another.1")
+    SessionNames.of(bus).traces("agent-1")
     bus.reservations.ended_with_sessions("agent-1")
     (first,) = bus.reservations.reserve(["src/*.py"], "agent-1").reservations
     take_over(bus, ["src/*.py"], "agent-3", reason="away", by_hand=True)

@@ -52,10 +52,10 @@ PATHS = """
 import sys
 sys.modules |= dict.fromkeys(sys.argv[2:])
 from ackbus import Bus
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.running import create_app
 with Bus.open(sys.argv[1]) as bus:
-    print(*[getattr(route, "path", "") for route in create_app(bus, Access(bus)).routes])
+    print(*[getattr(route, "path", "") for route in create_app(bus, BusAccess(bus)).routes])
 """
 
 

@@ -30,9 +30,9 @@ SERVER = """
 import json, sys
 from ackbus import Bus
 from ackbus.server.running import Options, serve
-from ackbus.server.listening import Patience
+from ackbus.server.listening import ClientTimeouts
 with Bus.open(sys.argv[1]) as bus:
-    patience = Patience(stalled_s=float(sys.argv[2]), keep_alive_s=0.2)
+    patience = ClientTimeouts(stalled_s=float(sys.argv[2]), keep_alive_s=0.2)
     options = Options("127.0.0.1", 0, patience=patience)
     serve(bus, options, on_ready=lambda url: print(url, flush=True))
 """

@@ -40,7 +40,7 @@ from starlette.routing import Mount
 from ackbus import Bus
 from ackbus.automation.service import Service
 from ackbus.automation.active_config import examine_folder
-from ackbus.server.running import Door, Listeners
+from ackbus.server.running import Listeners, ServedApp
 from ackbus.server.webhooks import BODY_S, Receiver
 
 class Dying(Receiver):
@@ -54,7 +54,7 @@ class Dying(Receiver):
 with Bus.open(sys.argv[1]) as bus:
     service = Service(bus, lambda: examine_folder(Path(sys.argv[2]), os.environ))
     app = Starlette(routes=[Mount("", app=Dying(bus, lambda: service.snapshot, BODY_S))])
-    with Listeners([Door("webhooks", "127.0.0.1:0", app)]) as listeners:
+    with Listeners([ServedApp("webhooks", "127.0.0.1:0", app)]) as listeners:
         def ready():
             listeners.start()
             print(listeners.urls["webhooks"], flush=True)
