@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from ...subscribers.inboxes.unread_count import UnreadCount
+    from ...subscribers.inboxes.unread_count import InboxLook
 
 # Input of another program, which may leave its pipe open: read no further than is needed.
 
@@ -195,7 +195,7 @@ def _wait(program: str, agent: str, directory: str) -> int:
 # what to say ---------------------------------------------------------------------------------
 
 
-def _at_start(look: UnreadCount) -> str:
+def _at_start(look: InboxLook) -> str:
     """Return the unread mail, of which a session that begins, or was compacted, knows nothing."""
     waiting = waiting_mail(look, afresh=True)
     pid, has_bound = look.traces()
@@ -203,7 +203,7 @@ def _at_start(look: UnreadCount) -> str:
     return "\n".join([*notes, waiting or "Nothing waits for you now."])
 
 
-def _what_ended(look: UnreadCount) -> list[str]:
+def _what_ended(look: InboxLook) -> list[str]:
     """Return a line about the reservations that ended with an earlier session of this name."""
     ended = look.bus().reservations.ended_with_sessions(look.agent)
     if not ended:
@@ -212,7 +212,7 @@ def _what_ended(look: UnreadCount) -> list[str]:
     return [f"{count} of yours ended with an earlier session: bus_status names them.\n"]
 
 
-def _who_shares(look: UnreadCount, beating_pid: int | None) -> list[str]:
+def _who_shares(look: InboxLook, beating_pid: int | None) -> list[str]:
     """Return lines about others under the base name, and under the name of this session."""
     if look.session is None:
         return []
@@ -230,12 +230,12 @@ def _who_shares(look: UnreadCount, beating_pid: int | None) -> list[str]:
     return [f"{notice}\n", *shared]
 
 
-def _after_tool(look: UnreadCount) -> str | None:
+def _after_tool(look: InboxLook) -> str | None:
     """Return the mail that came since the last that was shown."""
     return waiting_mail(look, only_new=True)
 
 
-def _at_stop(look: UnreadCount) -> str | None:
+def _at_stop(look: InboxLook) -> str | None:
     """Return the mail that is still to be handled."""
     waiting = waiting_mail(look)
     if waiting is None:
@@ -258,7 +258,7 @@ COMPACT = "compact"
 _LOOKS = frozenset({("gemini", "auto")})
 
 #: The text of each event, or None, for an open look.
-EVENTS: dict[str, Callable[[UnreadCount], str | None]] = {
+EVENTS: dict[str, Callable[[InboxLook], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
     "stop": _at_stop,

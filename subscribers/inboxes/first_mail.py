@@ -1,10 +1,9 @@
-"""The first look of an agent that has acknowledged nothing yet: no years of broadcasts.
+"""The first mail of an agent that has acknowledged nothing yet: no years of broadcasts.
 
-Tools and hooks show it its own mail, and the last broadcasts of the last day; of others they
-say how many there are. `bus poll`, HTTP and Python begin at the first message, as plain SQL
-does.
+Tools and hooks show it its own mail, and the last broadcasts of the last day; they count the older
+ones. `bus poll`, HTTP and Python begin at the first message, as plain SQL does.
 
-Hooks load it after every tool for which mail waits, so it stands apart from the rest of agents.
+Hooks load this module after every tool for which mail waits; the rest of `agents` they need not.
 """
 
 from __future__ import annotations

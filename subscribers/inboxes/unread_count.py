@@ -28,7 +28,7 @@ class OpenFile:
         self.layout = database.layout
 
 
-class UnreadCount:
+class InboxLook:
     """The result of a look into a session's inbox.
 
     It is a context manager: until its end the file is open, for what follows from the look.
@@ -102,8 +102,8 @@ def look_in(
     joins: bool = False,
     id: str | None = None,
     is_resumed: bool = False,
-) -> UnreadCount:
-    """UnreadCount into the inbox of an agent's session, in a bus that is opened for that.
+) -> InboxLook:
+    """Look into the inbox of an agent's session, in a bus that is opened for that.
 
     Args:
         directory, agent, limit, wait_s: as for `unread_in`.
@@ -137,7 +137,7 @@ def look_in(
             base = session.base if session.claims_base else None
         if base is not None:
             unread = min(limit, unread + cursors.count_addressed(base, limit))
-        return UnreadCount(database, name, session, unread)
+        return InboxLook(database, name, session, unread)
     except BaseException:
         database.close()
         raise

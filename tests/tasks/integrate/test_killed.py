@@ -115,9 +115,10 @@ def test_a_git_that_a_killed_integrator_left_is_waited_for(
     yard.task("one", a=lines(l5="five"))
     hook = yard.git.path / ".git/hooks/reference-transaction"
     hook.parent.mkdir(exist_ok=True)
-    wait = f"touch {tmp_path}/told; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    # It ends with the test, too: "told" is removed with the folder.
+    wait = "touch told; while [ -e told ] && [ ! -e go ]; do sleep 0.02; done"
     hook.write_text(
-        f'#!/bin/sh\n[ "$1" = prepared ] && grep -q refs/heads/main && {{ {wait}; }}\n:\n'
+        f'#!/bin/sh\n[ "$1" = prepared ] && grep -q refs/heads/main && (cd {tmp_path}; {wait})\n:\n'
     )
     hook.chmod(0o755)
     command = [BUS, "integrate", "--repo", yard.git.path, "--dir", yard.bus.directory]
