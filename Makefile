@@ -59,7 +59,8 @@ test: venv  ## run the tests, but for the slow ones
 	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) $(BY_DAY) $(ALL_ROOMS)
 
 slow: venv  ## run the slow tests: kills, full disks, lost power, hostile files, fuzz, a browser
-	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) -m "slow and not nightly" $(ALL_ROOMS) $(SLOW)
+	@echo 'pytest -m "slow and not nightly"' of the $(words $(SLOW)) files that have slow tests
+	@$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) -m "slow and not nightly" $(ALL_ROOMS) $(SLOW)
 
 nightly: venv conformance  ## run all tests in their long forms (an hour), real programs, then kill 5,000 agents
 	ACKBUS_NIGHTLY=1 ACKBUS_CONFORMANCE=$(CURDIR)/$(VENV)/conformance/node_modules $(BIN)/pytest $(SIDE_BY_SIDE) $(ALL_ROOMS) --timeout=1200 -m ""
