@@ -198,7 +198,7 @@ def test_job_that_fails_after_its_plugin_was_removed_is_dead(
         wait_until(lambda: lines(tmp_path / "held") == 1)
         folder.write(config=CONFIG.replace("held: {enabled: true", "held: {enabled: false"))
         service.service.reload()
-        wait_until(lambda: not service.service._orders.is_to_reload)
+        wait_until(lambda: not service.service._control.is_to_reload)
         assert service.ended(service.submit("echo")).state == "succeeded"  # it has been taken
         (tmp_path / "held.go").touch()
         found = service.ended(job_id)

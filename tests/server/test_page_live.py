@@ -164,7 +164,8 @@ def test_drawing_stays_bounded_while_its_end_is_not_looked_at(
     expect(steps).to_have_count(200)
 
 
-def test_views_that_were_left_leave_nothing_behind(visit: Visit, url: str) -> None:
+def test_views_that_were_left_leave_nothing_behind(one_bus: Bus, visit: Visit, url: str) -> None:
+    one_bus.publish("t", from_agent="a")
     page = visit(url)
     wait_for_live(page)
     devtools = page.context.new_cdp_session(page)
