@@ -13,6 +13,8 @@ EVERYTHING = """
 import io, os, sys
 from ackbus.bus.maintenance import Maintenance
 from ackbus import *
+from ackbus.errors import WrongProcess
+from ackbus.model import QueueStats
 from ackbus.export.archive_writer import Archiver
 from ackbus.bus.doorbell import listen
 from ackbus.export.backup import back_up
