@@ -14,7 +14,7 @@ import io, os, sys
 from ackbus.bus.maintenance import Maintenance
 from ackbus import *
 from ackbus.errors import WrongProcess
-from ackbus.model import QueueStats
+from ackbus.model import QueueStats, Trace
 from ackbus.export.archive_writer import Archiver
 from ackbus.bus.doorbell import listen
 from ackbus.export.backup import back_up
