@@ -9,7 +9,6 @@ import os
 import re
 
 from ..schema.bounded_read import read_at_most
-from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import InvalidInput, Refused
 from .repository import GitFailed, Repository, looks_bare
@@ -69,6 +68,8 @@ class ExcludeFile:
             return read_at_most(file, self.path).splitlines()
 
     def _write(self, lines: list[str]) -> None:
+        from ..schema.directory.enclosure import Enclosure  # the hook of commits needs none
+
         text = "".join(f"{line}\n" for line in lines)
         own = Enclosure(os.path.dirname(os.path.dirname(self.path)))  # no link in it leads out
         with own.spot(self.path, make=0o777) as spot:
@@ -144,6 +145,8 @@ class WorkTree:
         Raises:
             Refused: they are not.
         """
+        from ..schema.directory.enclosure import Enclosure  # the hook of commits needs none
+
         common_dir, link = self.common_dir, os.path.join(self.root, ".git")
         config = os.path.join(common_dir, "config")
         with Enclosure(common_dir).spot(config) as spot:
