@@ -8,8 +8,9 @@ from ackbus import Bus, Message, Worker
 
 def summary(bus: Bus, message: Message) -> dict[str, object]:
     """Bring together what the workers before this one found."""
-    said = {each.type: each.payload for each in bus.read(conversation=message.conversation)}
-    lint, _, _ = said["change.linted"].partition("---\n")
+    earlier = bus.read(conversation=message.conversation)
+    payloads = {reply.type: reply.payload for reply in earlier}
+    lint, _, _ = payloads["change.linted"].partition("---\n")
     findings = [*lint.splitlines(), *message.payload.splitlines()]
     return {"verdict": "mend it" if findings else "take it", "findings": findings}
 
