@@ -123,7 +123,11 @@ FOUND: list[tuple[Rule, dict[str, str], str]] = [
     (rooms.forbidden_arrows, {"export/x.py": "from ..subscribers import Inbox"}, "subscribers"),
     (rooms.forbidden_arrows, {"bus/x.py": "from .. import Bus"}, "the root package"),
     (rooms.forbidden_arrows, {"__init__.py": "from .cli import main"}, "import cli"),
-    (rooms.arrows_between_folders, {"bus/log/x.py": "from ..search.text import marks"}, "log/ may not"),
+    (
+        rooms.arrows_between_folders,
+        {"bus/log/x.py": "from ..search.text import marks"},
+        "log/ may not",
+    ),
     (rooms.arrows_between_folders, {"bus/log/x.py": "def f():\n from .. import search"}, "x.py:2"),
     (rooms.unknown_folders, {"bus/misc/x.py": ""}, "bus/misc/: not among"),
     (
