@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from .export.jsonl.importer import import_jsonl as import_jsonl
     from .schema.message.draft import ABSENT as ABSENT
     from .schema.message.draft import Draft as Draft
+    from .schema.message.draft import Priority as Priority
     from .schema.message.message import Message as Message
     from .schema.message.message import Receipt as Receipt
-    from .schema.message.priority import Priority as Priority
     from .schema.message.reply_types import ReplyTypes as ReplyTypes
-    from .subscribers.conversations.answers import check as check
+    from .subscribers.answers import check as check
     from .subscribers.inboxes.inbox import Inbox as Inbox
     from .subscribers.inboxes.session import Session as Session
     from .subscribers.jobs.claims import Claim as Claim
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from .tasks.spawn import TaskSpec as TaskSpec
     from .tasks.steps.planning import NewJob as NewJob
     from .tasks.steps.tasks import Tasks as Tasks
-    from .workers.commands.json_contract import JsonCommand as JsonCommand
-    from .workers.commands.raw_contract import RawCommand as RawCommand
+    from .workers.json_contract import JsonCommand as JsonCommand
+    from .workers.raw_contract import RawCommand as RawCommand
     from .workers.worker import Worker as Worker
 
 __version__ = "0.1.0"
@@ -77,9 +77,8 @@ __version__ = "0.1.0"
 _NAMES = {
     "A bus and its messages": {
         "bus.bus": "Bus",
-        "schema.message.draft": "ABSENT Draft",
+        "schema.message.draft": "ABSENT Draft Priority",
         "schema.message.message": "Message Receipt",
-        "schema.message.priority": "Priority",
         "blobs.store": "BlobStore",
         "bus.verification": "Chain",
     },
@@ -92,7 +91,7 @@ _NAMES = {
         "subscribers.requests": (
             "Request as_completed as_completed_async request request_async wait_all wait_all_async"
         ),
-        "subscribers.conversations.answers": "check",
+        "subscribers.answers": "check",
         "schema.message.reply_types": "ReplyTypes",
     },
     "Queues and workers": {
@@ -102,8 +101,8 @@ _NAMES = {
         "subscribers.jobs.jobs": "Job",
         "subscribers.queues.job_control": "JobControl DeadLetters",
         "workers.worker": "Worker",
-        "workers.commands.json_contract": "JsonCommand",
-        "workers.commands.raw_contract": "RawCommand",
+        "workers.json_contract": "JsonCommand",
+        "workers.raw_contract": "RawCommand",
     },
     "Agents, leases, reservations and limits": {
         "bus.heartbeats": "Heartbeats",

@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .bus.errors import SegmentMissing as SegmentMissing
     from .export.jsonl.exporter import ExporterRunning as ExporterRunning
-    from .export.jsonl.replaced_file import ConflictMarkers as ConflictMarkers
-    from .export.jsonl.replaced_file import NotImported as NotImported
+    from .export.jsonl.parts import ConflictMarkers as ConflictMarkers
+    from .export.jsonl.parts import NotImported as NotImported
     from .git.repository import GitFailed as GitFailed
-    from .git.trusted import NotTrusted as NotTrusted
+    from .git.sealed import NotTrusted as NotTrusted
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
     from .schema.errors import AnsweredAgainWarning as AnsweredAgainWarning
@@ -68,9 +68,9 @@ _NAMES = {
         "tasks.steps.messages": "TaskBlocked TaskExists TaskNotFound WrongTaskState",
         "tasks.finish": "NothingDone",
         "git.repository": "GitFailed",
-        "git.trusted": "NotTrusted",
+        "git.sealed": "NotTrusted",
         "export.jsonl.exporter": "ExporterRunning",
-        "export.jsonl.replaced_file": "ConflictMarkers NotImported",
+        "export.jsonl.parts": "ConflictMarkers NotImported",
     },
     "Warnings": {
         "schema.errors": (

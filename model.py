@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .schema.message.fields import Durability as Durability
     from .schema.message.fields import MessageFields as MessageFields
     from .schema.sqlite.settings import Settings as Settings
-    from .subscribers.conversations.answers import Answer as Answer
+    from .subscribers.answers import Answer as Answer
     from .subscribers.inboxes.failed_deliveries import Parked as Parked
     from .subscribers.jobs.claims import ClaimRecord as ClaimRecord
-    from .subscribers.jobs.manual_acts import Act as Act
+    from .subscribers.jobs.outcomes import Act as Act
     from .subscribers.options import AnswerState as AnswerState
     from .subscribers.options import ClaimStatus as ClaimStatus
     from .subscribers.options import EndStatus as EndStatus
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from .subscribers.queues.statistics import QueueStats as QueueStats
     from .subscribers.queues.statistics import Spread as Spread
     from .tasks.finish import Cleaned as Cleaned
-    from .tasks.options import OnLost as OnLost
-    from .tasks.options import Review as Review
-    from .tasks.options import TaskState as TaskState
     from .tasks.records.task import Blocked as Blocked
+    from .tasks.records.task import OnLost as OnLost
+    from .tasks.records.task import Review as Review
+    from .tasks.records.task import TaskState as TaskState
     from .tasks.records.task_table import PlannedJob as PlannedJob
     from .tasks.steps.planning import TaskJob as TaskJob
 
@@ -67,12 +67,12 @@ _NAMES = {
     "Records of inboxes and requests": {
         "subscribers.inboxes.failed_deliveries": "Parked",
         "subscribers.overview.trace": "ReadReceipt Step Trace Work",
-        "subscribers.conversations.answers": "Answer",
+        "subscribers.answers": "Answer",
     },
     "Records of queues": {
         "subscribers.queues.queues": "QueueInfo",
         "subscribers.jobs.claims": "ClaimRecord",
-        "subscribers.jobs.manual_acts": "Act",
+        "subscribers.jobs.outcomes": "Act",
         "subscribers.queues.statistics": "QueueStats Spread",
     },
     "Records of agents and leases": {
@@ -95,7 +95,7 @@ _NAMES = {
         "schema.message.fields": "Durability",
         "bus.options": "LimitKind ReservationMode",
         "subscribers.options": "AnswerState ClaimStatus EndStatus JobGate JobState ReadState Start",
-        "tasks.options": "OnLost Review TaskState",
+        "tasks.records.task": "OnLost Review TaskState",
     },
 }
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from ..schema.errors import AckbusError, Refused, TimedOut
 from ..schema.queries import engine_of
 from ..subscribers.queues.queue_set import QueueSet
-from .config.checksums import ACCESS, hashes_of, read_seal
 from .config.faults import ConfigFaults, without_values
 from .config.flows import Frozen
 from .config.load import TO_ACT, load
-from .config.sources import NAMED, gather
+from .config.sources import ACCESS, NAMED, gather, hashes_of, read_seal
 from .jobs import submission as plugin_queues
 from .jobs.dispatcher import DispatchRules
 from .jobs.submission import JobRequest

@@ -324,7 +324,7 @@ def _configuration(bus: Bus) -> Finding:
         return ok("no service has taken one")
     try:
         from .active_config import from_seal
-        from .config.checksums import read_seal
+        from .config.sources import read_seal
     except ImportError:
         return ok("it can't be read here: pip install 'ackbus[automation]'")
     try:

@@ -24,18 +24,17 @@ from urllib.parse import quote
 
 import orjson
 
-from ..bus.log.filters import Criteria
+from ..bus.log.log import Criteria
 from ..schema.errors import AckbusError, MailArchived, Refused
-from ..schema.message.draft import TRACE_PARENT, TRACE_STATE
+from ..schema.message.draft import PRIORITY_NAMES, TRACE_PARENT, TRACE_STATE
 from ..schema.message.patterns import TypePattern
-from ..schema.message.priority import PRIORITY_NAMES
 from ..schema.message.times import format_ts
 from ..subscribers.inboxes.delivery import RETRY_MAX_S, retry_pause_s
 from ..subscribers.inboxes.failed_deliveries import Deliveries
 from ..subscribers.inboxes.inbox import MAX_DELIVERIES, Inbox
 from ..subscribers.inboxes.mail import POLL_LIMIT, InboxView, MailReader
 from ..subscribers.starts import BEGINNING
-from ..workers.processes.stop_switch import StopSwitch
+from ..workers.processes.own_child import StopSwitch
 from .forwarding_targets import Unreachable, words_of
 from .webhooks import standard_signature
 

@@ -18,7 +18,7 @@ from ..schema.message.times import format_ts
 from ..schema.queries import engine_of
 from ..subscribers.jobs.claims import Claims
 from ..subscribers.jobs.jobs import Jobs
-from ..workers.processes.stop_switch import GRACE_S
+from ..workers.processes.own_child import GRACE_S
 from ..workers.processes.supervisors import Supervisors
 from .active_config import activate
 from .attention import Watch

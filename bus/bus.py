@@ -8,16 +8,14 @@ from ..blobs.store import BlobStore
 from ..schema.arguments import with_checked_arguments
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import NotActedUponWarning, UnknownRecipientWarning
-from ..schema.message.draft import ABSENT, Draft
+from ..schema.message.draft import ABSENT, Draft, Priority
 from ..schema.message.patterns import not_acted_upon
-from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, listen
 from .heartbeats import KnownAgents
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
-from .log.filters import Criteria
-from .log.log import Log
+from .log.log import Criteria, Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from ..schema.message.message import Message
     from .doorbell import Listener
-    from .log.filters import Criteria
-    from .log.log import Log
+    from .log.log import Criteria, Log
 
     T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from ..schema.message.draft import SIGNATURE_HEADER
 from ..schema.message.names import MAX_SEQ
 from ..schema.paging import further, pages
 from ..schema.queries import file_of
-from ..schema.sqlite.rules.state_rules import broken_state
+from ..schema.sqlite.rules.column_rules import broken_state
 from .errors import SegmentMissing
 from .signing import VERSION, is_right
 from .statements import SQL

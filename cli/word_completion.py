@@ -16,8 +16,8 @@ from ..bus.bus import Bus
 from ..bus.log.catalog import Catalog
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
+from ..schema.message.draft import PRIORITY_NAMES
 from ..schema.message.names import MAX_SEQ
-from ..schema.message.priority import PRIORITY_NAMES
 from ..subscribers.jobs.jobs import DEAD, STATES
 from ..subscribers.queues.queues import Queues
 from ..subscribers.views import Views

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from ..automation.active_config import examine_folder, files_of
-from ..automation.config.checksums import write_seal
+from ..automation.config.sources import write_seal
 from ..automation.jobs.events import ENDED, EVENT, EVENT_TYPE
 from ..automation.log import ServiceLog
 from ..automation.records.breakers import CLOSED, OPEN, Breakers
@@ -28,7 +28,7 @@ from ..subscribers.jobs.claims import COMPLETED, Claims
 from ..subscribers.jobs.errors import QueueNotFound
 from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.queues.queues import Queues
-from .stage import TIMEOUT_S, fresh_folder, named_bus, wait_until
+from .run import TIMEOUT_S, fresh_folder, named_bus, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..automation.config.snapshot import WebhookEndpoint
     from ..schema.message.message import Message
     from ..subscribers.jobs.jobs import Job
-    from .stage import Progress, Say
+    from .run import Progress, Say
 
 # The demo's folder of configuration: its plugins, schedules, routes and pipeline.
 

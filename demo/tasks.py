@@ -17,14 +17,14 @@ from ..git.repository import Repository
 from ..tasks.control.requests import Requests
 from ..tasks.steps.messages import TaskNotFound
 from ..tasks.steps.tasks import Tasks
-from .stage import Processes, fresh_folder, named_bus, wait_until
+from .run import Processes, fresh_folder, named_bus, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..schema.message.message import Message
-    from .stage import Progress, Say
+    from .run import Progress, Say
 
 # The project of the demo: a small repository, its check, its planner and its scripted agent.
 

@@ -16,7 +16,7 @@ from ..schema.errors import AckbusError, BusUnusable, Unfinished
 from ..schema.findings import bad, examine
 from ..schema.sqlite.database import SCHEMA_VERSION, Database
 from ..schema.sqlite.file_checks import REPAIR
-from ..schema.sqlite.rules.state_rules import check_state
+from ..schema.sqlite.rules.column_rules import check_state
 from .checks.bus import checks_of_bus, checks_of_tasks, checks_of_work
 from .checks.directory import check_contents, checks_of_file, checks_of_place
 from .checks.export import checks_of_export

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from ..export.jsonl.jsonl_file import lines_of
-from ..export.jsonl.parts import part_files
-from ..export.jsonl.replaced_file import is_marker
+from ..export.jsonl.parts import is_marker, part_files
 from ..schema.errors import InvalidInput
 from ..schema.message.canonical_json import decode_stored
 from .repository import Repository

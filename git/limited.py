@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import IO
 
-    from ..workers.processes.stop_switch import StopSwitch
+    from ..workers.processes.own_child import StopSwitch
 
 # The limit of a look: how long one command that looks may wait for git, over all its calls.
 #

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import IO
 
-    from ..workers.processes.stop_switch import StopSwitch
+    from ..workers.processes.own_child import StopSwitch
     from .limited import ExitedProgram
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git

@@ -8,8 +8,7 @@ import re
 import orjson
 
 from ..export.jsonl.jsonl_file import lines_of
-from ..export.jsonl.parts import part_names
-from ..export.jsonl.replaced_file import exported_files
+from ..export.jsonl.parts import exported_files, part_names
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.ignoring import IGNORING
 from .repository import Repository

@@ -21,10 +21,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from ..schema.errors import InvalidInput
-from ..schema.message.draft import ABSENT, Draft
+from ..schema.message.draft import ABSENT, Draft, parse_priority
 from ..schema.message.message import Message, Receipt
 from ..schema.message.names import MAX_SEQ
-from ..schema.message.priority import parse_priority
 from ..subscribers.jobs.outcomes import carried_on
 from .access.tokens import Principal
 

@@ -36,7 +36,16 @@ from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
 from .access.access import LOOPBACK_NAMES, BusAccess, OwnOrigins, check_origin
 from .access.tokens import Tokens
-from .api.routers import ROUTERS
+from .api.agents import router as agents
+from .api.blobs import router as blobs
+from .api.claims import router as claims
+from .api.conversations import router as conversations
+from .api.inboxes import router as inboxes
+from .api.jobs import router as jobs
+from .api.leases import router as leases
+from .api.messages import router as messages
+from .api.queues import router as queues
+from .feed import LiveFeed
 from .health import Readiness
 from .health import router as health
 from .listening import (
@@ -49,15 +58,19 @@ from .listening import (
     server_config,
     url_of,
 )
-from .live.feed import LiveFeed
-from .live.sessions import ROUTERS as LIVE_ROUTERS
-from .live.streams import nowhere
 from .mcp.route import McpMount
 from .metrics import Metrics, RequestMetrics
 from .metrics import router as metrics
 from .page.files import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
+from .streams import ROUTERS as LIVE_ROUTERS
+from .streams import nowhere
 from .waiting import DOWNLOADS, UPLOADS, WaitingClients, bound_threads
+
+# The routers of the JSON API, in the order in which paths are matched.
+
+# Jobs and claims before queues: a queue's name may have slashes in it.
+ROUTERS = (messages, inboxes, conversations, jobs, claims, queues, leases, agents, blobs)
 
 # The application: every door of one bus that speaks HTTP.
 

@@ -13,14 +13,14 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from ..bus.bus import Bus
-from ..bus.log.filters import Criteria
+from ..bus.log.log import Criteria
 from ..schema.errors import BusBusy, InvalidInput
 from ..schema.message.message import Message
 from .access.tokens import AfterTheEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .live.feed import LiveFeed
+    from .feed import LiveFeed
 
 # The threads in which the server uses the library.
 #

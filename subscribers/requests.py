@@ -14,7 +14,7 @@ from ..schema.arguments import checked, with_checked_arguments
 from ..schema.errors import InvalidInput, TimedOut
 from ..schema.message.draft import ABSENT
 from ..schema.message.reply_types import ReplyTypes
-from .conversations.answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
+from .answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
 from .jobs.errors import UnservedRequestWarning
 from .queues.queue_set import QueueWorkers
 

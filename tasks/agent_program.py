@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from ..git.repository import OF_ONE_PLACE
 from ..schema.directory.layout import BUS_DIR_VARIABLE
 from ..schema.errors import InvalidInput, shown
-from ..workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited
 from ..workers.processes.run_process import run_process
+from ..workers.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Literal
 
+    from ..workers.processes.own_child import StopSwitch
     from ..workers.processes.run_process import ProcessEnd
-    from ..workers.processes.stop_switch import StopSwitch
     from ..workers.processes.supervisors import Supervisors
     from .records.task import Task
 

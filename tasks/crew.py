@@ -27,10 +27,10 @@ from ..schema.message.times import format_ts
 from ..schema.process_table import boot_id
 from ..schema.processes import has_run_for, start_thread
 from ..subscribers.queues.queue import Queue
-from ..workers.commands.raw_contract import EX_CONFIG, how_it_exited
+from ..workers.processes.own_child import StopSwitch
 from ..workers.processes.run_process import run_process
-from ..workers.processes.stop_switch import StopSwitch
 from ..workers.processes.supervisors import Supervisors
+from ..workers.raw_contract import EX_CONFIG, how_it_exited
 from .agent_program import AttemptRule, OutputLines
 from .steps.messages import JOBS
 

@@ -19,8 +19,7 @@ import stat
 from dataclasses import dataclass, field
 
 from ..schema.bounded_read import read_at_most
-from ..schema.directory.file_trust import open_checked
-from ..schema.directory.ownership import trusted_owners
+from ..schema.directory.trust import open_checked, trusted_owners
 from ..schema.errors import AckbusError, InvalidInput, shown
 from ..schema.message.names import check_agent
 from ..schema.message.times import parse_duration_ms
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from ..schema.directory.file_trust import Owners
+    from ..schema.directory.trust import Owners
 
     Check = Callable[[Any], str | None]
 

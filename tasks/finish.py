@@ -11,11 +11,11 @@ from ..git.branches.candidates import has_elsewhere
 from ..git.branches.repositories import RepositoryPlace, counts_of, start_of, text_of
 from ..git.limited import one_look
 from ..git.repository import GitFailed, LookCut
+from ..git.sealed import TrustedRepositories
 from ..git.trees.removal import Removal
 from ..git.trees.tree_list import occupants_of
 from ..git.trees.tree_state import Leftover, find_leftovers, read_state
 from ..git.trees.work_trees import WorkTrees
-from ..git.trusted import TrustedRepositories
 from ..schema.arguments import checked, with_checked_arguments
 from ..schema.errors import NotFound, Refused, TimedOut
 from .records.task import FINAL, Task

@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 
 from ..git.branches.repositories import RepositoryPlace
 from ..git.repository import CommandFailed, GitFailed
+from ..git.sealed import TrustedRepositories, named_repository
 from ..git.trees.removal import Removal
 from ..git.trees.tree_list import NameTaken, occupants_of
 from ..git.trees.work_trees import NewTree, WorkTrees
-from ..git.trusted import TrustedRepositories, named_repository
 from ..schema.arguments import with_checked_arguments
 from ..schema.directory.layout import BUS_DIR_VARIABLE
 from ..schema.errors import AckbusError, LeaseLost, Refused, shown
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..bus.bus import Bus
     from ..bus.leases import Lease
     from ..git.trees.tree_list import LinkedTree
-    from ..workers.processes.stop_switch import StopSwitch
+    from ..workers.processes.own_child import StopSwitch
     from .records.task import Task
 
 # The remains of a tree whose making was cut off before its task was recorded.

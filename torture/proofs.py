@@ -11,13 +11,21 @@ from typing import NamedTuple
 from ..doctor.checks.bus import checks_of_bus
 from ..doctor.checks.directory import checks_of_file
 from ..export.jsonl.exporter import Exporter
-from ..export.jsonl.replaced_file import exported_files
+from ..export.jsonl.parts import exported_files
 from ..schema.errors import AckbusError
 from ..schema.findings import examine
 from ..schema.queries import file_of
 from ..subscribers.inboxes.inbox import Inbox
-from .evidence import HighestKnown, NumberedAct, RunEvidence, Verdict, out_of_order
-from .grants import prove_claims, prove_jobs, prove_leases
+from .evidence import (
+    HighestKnown,
+    NumberedAct,
+    RunEvidence,
+    Verdict,
+    out_of_order,
+    prove_claims,
+    prove_jobs,
+    prove_leases,
+)
 from .history import ANSWER, ASK, PUBLISHER, READER
 
 TYPE_CHECKING = False

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ..bus.doorbell import listen
 from ..bus.own_answers import own_answer
-from ..schema.message.priority import PRIORITY_NAMES, Priority
+from ..schema.message.draft import PRIORITY_NAMES, Priority
 from ..schema.message.reply_types import REQUEST
 from ..schema.paging import pages, seq_of
 from ..subscribers.inboxes.mail import POLL_LIMIT, Pace

@@ -45,11 +45,10 @@ from ..subscribers.jobs.outcomes import (
 from ..subscribers.queues.clock_back import ClockBack
 from ..subscribers.queues.queue import MAX_CLAIMS, Queue
 from ..subscribers.queues.queue_set import QueueWorkers
-from .claim_keeper import ClaimKeeper
-from .commands.json_contract import WorkerStates
 from .executors import InlineExecutor, TaskExecutor, ThreadExecutor
-from .processes.stop_switch import GRACE_S
-from .work import AttemptResult, FunctionWork, not_storable
+from .json_contract import WorkerStates
+from .processes.own_child import GRACE_S
+from .work import AttemptResult, ClaimKeeper, FunctionWork, not_storable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

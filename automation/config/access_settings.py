@@ -7,7 +7,6 @@ import os
 
 import orjson
 
-from .checksums import compare
 from .faults import near
 from .flows import Secret
 from .reading import hash_of, read_bytes
@@ -20,6 +19,7 @@ from .snapshot import (
     WebhooksConfig,
     key_of,
 )
+from .sources import compare
 from .yaml_tree import has_variable
 
 TYPE_CHECKING = False

@@ -7,14 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .access_settings import AccessReader, webhooks
-from .checksums import access_fault, compare, is_secure, read_seal, unsealed
 from .faults import ConfigFaults, Fault, without_values
 from .flows import Frozen, Secret
 from .plugin_settings import pipelines, plugin_settings, routes
 from .reading import hash_of, path_from
 from .shapes import ServiceShape, StateShape, Validation
 from .snapshot import AdmissionConfig, AmendmentsConfig, Config, ServiceConfig
-from .sources import NAMED, ROOT, gather, graft
+from .sources import (
+    NAMED,
+    ROOT,
+    access_fault,
+    compare,
+    gather,
+    graft,
+    is_secure,
+    read_seal,
+    unsealed,
+)
 from .yaml_tree import Map, environment_of, fill
 
 TYPE_CHECKING = False

@@ -7,9 +7,9 @@ import re
 import orjson
 
 from ...schema.errors import InvalidInput
+from .durations import own_zone
 from .faults import near
 from .flows import SWITCH, AllOf, AnyOf, Frozen, Not, Pipeline, PipelineStep, Predicate, Route
-from .own_zone import own_zone
 from .reading import hash_of
 from .shapes import PipelineShape, PluginShape, RouteShape, ScheduleShape
 from .snapshot import BreakerConfig, LimitsConfig, PluginConfig, RetryConfig, ScheduleEntry, Window

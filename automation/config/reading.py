@@ -12,14 +12,14 @@ from tempfile import NamedTemporaryFile
 from blake3 import blake3
 from ruamel.yaml import YAML
 
-from ...schema.directory.file_trust import open_checked
 from ...schema.directory.layout import NoHome, expand_home
+from ...schema.directory.trust import open_checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...schema.directory.file_trust import Owners
+    from ...schema.directory.trust import Owners
 
 #: How large a file may be, in bytes.
 MAX_BYTES = 16 * 1024 * 1024

@@ -31,6 +31,7 @@ from .durations import (
     duration_or_zero_s,
     duration_s,
     interval_s,
+    named_zone,
     part_of,
     point_ms,
     rate_of,
@@ -41,7 +42,6 @@ from .durations import (
 from .durations import window as window_between
 from .faults import Fault, near
 from .flows import SWITCH, SourceLocation
-from .own_zone import named_zone
 from .snapshot import PartOf, Rate, Window
 from .yaml_tree import Items, Map, is_null, place_of, typed
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...schema.directory.file_trust import Owners
+from ...schema.directory.trust import Owners
 from .faults import shares_piece
 from .flows import NOWHERE, Frozen, Secret, SourceLocation
 

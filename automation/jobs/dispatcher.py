@@ -17,7 +17,7 @@ from ...subscribers.jobs.claims import ACTIVE, Claims, Outcome
 from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queue_set import QueueSet
-from ...workers.processes.stop_switch import StopSwitch
+from ...workers.processes.own_child import StopSwitch
 from ..records.facts import Facts, JobLog
 from ..records.fence import ServiceFenced
 from .endings import JobEnd

@@ -26,9 +26,9 @@ from ...schema.processes import start_thread
 from ...schema.queries import engine_of
 from ...subscribers.jobs.claims import COMPLETED, Outcome
 from ...subscribers.jobs.jobs import FAILED, TIMED_OUT
-from ...workers.commands.json_contract import PROTOCOL, NoResponse, parse_response
-from ...workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited, with_stderr_line
+from ...workers.json_contract import PROTOCOL, NoResponse, parse_response
 from ...workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, run_process
+from ...workers.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited, with_stderr_line
 from ..records.facts import JobLog
 
 TYPE_CHECKING = False
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.options import EndStatus
+    from ...workers.processes.own_child import StopSwitch
     from ...workers.processes.run_process import ProcessEnd
-    from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
     from ..config.snapshot import AmendmentsConfig
     from ..plugins.discovery import Plugin

@@ -19,7 +19,7 @@ from ...subscribers.jobs.jobs import SUCCEEDED, Jobs
 from ...subscribers.jobs.outcomes import HOPS, hops_of
 from ...subscribers.jobs.policy import AUTOMATION, work_headers
 from ...subscribers.queues.queue import Queue
-from ...subscribers.queues.queue_changes import change_policy
+from ...subscribers.queues.queue_set import change_policy
 from ...subscribers.queues.queues import Queues
 from . import events
 

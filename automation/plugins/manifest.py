@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ...schema.directory.file_trust import Owners
+    from ...schema.directory.trust import Owners
     from ..config.faults import Fault
 
 #: The one protocol that is spoken.

@@ -13,7 +13,7 @@ from ...schema.message.names import new_id
 from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Table
 from ..config.snapshot import BreakerConfig
-from .statements import SQL
+from .facts import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Facts and states of plugins, and the log of their jobs."""
+"""Facts and states of plugins, the log of their jobs, and the statements of these tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import encode
 from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import format_ts
-from ...schema.queries import Table
+from ...schema.queries import Queries, Table
 from ...subscribers.jobs.policy import kept_error
-from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +20,28 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...schema.message.message import Message
+
+# The statements of the jobs of plugins, with the columns that several of them share.
+
+_PARTS = {
+    "{log}": (
+        "id, plugin, command, status, result, attempt, submitted_by, created_at, completed_at,"
+        " last_error, stderr, parent_job_id, source_event_id"
+    ),
+    "{asked for}": (
+        "completed_at >= ?1 AND completed_at <= ?2 AND (?3 IS NULL OR plugin = ?3)"
+        " AND (?4 IS NULL OR command = ?4) AND (?5 IS NULL OR submitted_by = ?5)"
+        " AND (?6 IS NULL OR status IN (SELECT value FROM json_each(?6)))"
+        " AND (?7 IS NULL OR last_error LIKE ?7 ESCAPE '\\' OR stderr LIKE ?7 ESCAPE '\\'"
+        " OR result LIKE ?7 ESCAPE '\\')"
+    ),
+    "{of job}": "id > ?9 || '-' AND id < ?9 || '.'",
+    "{breaker}": (
+        "plugin, command, state, failure_count, opened_at, last_failure_at, last_job_id, updated_at"
+    ),
+}
+
+SQL = Queries(beside=__file__, parts=_PARTS)
 
 # The last `init` of each plugin, so that it runs once for each form of the plugin.
 

@@ -12,7 +12,7 @@ from ...schema.errors import Refused
 from ...schema.process_table import boot_id
 from ...schema.queries import Table
 from ...subscribers.jobs.policy import kept_error
-from .statements import SQL
+from .facts import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

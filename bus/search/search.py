@@ -16,7 +16,7 @@ from ...schema.message.names import MAX_COUNT
 from ...schema.paging import further
 from ..errors import SegmentMissing
 from ..log.catalog import Catalog
-from ..log.filters import Criteria
+from ..log.log import Criteria
 from .index import SearchIndex
 from .text import Words, as_phrase, has_words, payload_text
 

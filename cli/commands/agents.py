@@ -122,7 +122,7 @@ def heartbeat(
 
     Once, or with --every as long as its process lives; then it records `stopped`.
     """
-    from ..running.heartbeat_sidecar import Sidecar
+    from ..running.worker_host import Sidecar
 
     pid = pid or os.getppid()
     agent = arguments.reader(agent)

@@ -64,7 +64,7 @@ def init(
     Exit code 3 when there is a configuration, or another file in the place of one.
     """
     from ...automation.active_config import files_of
-    from ...automation.config.checksums import write_seal
+    from ...automation.config.sources import write_seal
     from ...automation.config.starter import make_starter
 
     if folder is not None and config is not None:
@@ -472,7 +472,7 @@ def lock(
     (FILE#access), or a file of them; of others it warns. Moving the folder breaks the seal.
     """
     from ...automation.active_config import files_of, from_seal
-    from ...automation.config.checksums import ACCESS, write_seal
+    from ...automation.config.sources import ACCESS, write_seal
 
     where = folder_of(folder)
     states = {change.file: change.state for change in from_seal(where)}

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ...schema.directory.ownership import is_safe
+from ...schema.directory.trust import is_safe
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.stop_limit import obey
 from ...tasks.crew import is_running, running_pid, saved_state, stop_running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -15,6 +15,9 @@ import typer
 
 from ... import __version__
 from ...doctor.examination import examine_bus
+from ...doctor.repair.repair import repair_bus
+from ...schema.directory.discovery import refuse_foreign, refuse_led_away
+from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import AckbusError, BusNotFound, InvalidInput
 from ...schema.findings import BAD, Finding, bad, examine, ok
 from ...schema.message.times import age, format_ts
@@ -26,16 +29,67 @@ from ..options.service import ExitCode, answer
 from ..running.looking import looking
 from ..show import output
 from ..show.confirmation import Yes, confirm
-from ..show.terminal import progress
+from ..show.terminal import progress, waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...bus.bus import Bus
-    from ...bus.log.archive_records import Segment
+    from ...bus.log.archive_reader import Segment
     from ...export.backup import Backup
+    from ...schema.findings import Mended
     from ...subscribers.overview.retention import ArchivePlan, Hold, Retention
+
+# The repair of a bus, part by part, with the losses of each.
+
+
+def repair_and_report(place: BusPlace, backup: str | None, dry_run: bool) -> int:
+    """Repair the bus, print a line for each damaged part, and return the exit code."""
+    where = _directory(place)
+    is_lossy = False
+    count = 0
+    parts = repair_bus(where, backup=backup, dry_run=dry_run)
+    for mended in watched(parts):
+        count += 1
+        is_lossy = is_lossy or bool(mended.lost)
+        output.result(asdict(mended), *_repair_lines(mended))
+        output.flush()
+    if not count and not output.is_json():
+        output.line("nothing is damaged; nothing was changed")
+    if dry_run and count:
+        output.note("nothing was changed: leave --dry-run out to repair it")
+    return 1 if is_lossy else 0
+
+
+def watched(parts: Iterator[Mended]) -> Iterator[Mended]:
+    """Yield each part, with an activity bar until it comes: a large bus takes minutes."""
+    while True:
+        with waiting("repairing"):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+def _directory(place: BusPlace) -> str:
+    """Return the directory of the bus, also of one whose file is missing."""
+    if place.named() is None:
+        with suppress(BusNotFound):
+            return place.find()[0]
+        near = os.path.join(os.getcwd(), BUS_DIRECTORY)
+        if os.path.isdir(near):
+            refuse_foreign(near)
+            refuse_led_away(near)
+            return near
+    return place.find()[0]
+
+
+def _repair_lines(mended: Mended) -> Iterator[str]:
+    yield f"saved  {mended.part}: {mended.text}"
+    if mended.lost:
+        yield f"LOST   {mended.part}: {mended.lost}"
+
 
 # The archive and maintenance: moving old messages into compressed files, and checking those.
 
@@ -436,11 +490,9 @@ def doctor(
     under another name. Exit code 1 when something could not be saved.
     """
     if repair:
-        from ..show.repair import repair as repair_bus
-
         if exit_code:
             raise InvalidInput("--exit-code belongs to an examination, not to --repair")
-        return repair_bus(place, backup, dry_run)
+        return repair_and_report(place, backup, dry_run)
     if backup is not None or dry_run:
         raise InvalidInput("--from and --dry-run belong to --repair")
     if exit_code:

@@ -15,7 +15,7 @@ from ...bus.bus import Bus
 from ...export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ...export.jsonl.importer import FieldMap, ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
-from ...export.jsonl.replaced_file import exported_files
+from ...export.jsonl.parts import exported_files
 from ...git.history import Commit, MessageFilters, traffic
 from ...git.staging import stage as stage_for_git
 from ...schema.directory.layout import BUS_DIR_VARIABLE, has_export

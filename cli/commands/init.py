@@ -12,7 +12,7 @@ from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
-from ...schema.directory.ownership import (
+from ...schema.directory.trust import (
     EVERY,
     add_safe_directory,
     contents,

@@ -58,12 +58,12 @@ def add(
     the configuration names it. Later versions of this package leave the copy as it is; --replace
     brings it up to date.
     """
-    from ...automation.plugins import shipped
+    from ...automation.plugins import discovery
 
     if name is None:
-        return _list_shipped(shipped.shipped())
+        return _list_shipped(discovery.shipped())
     root, within = place.first_root(), place.folder()
-    added = shipped.add(name, root, within, replace=replace, dry_run=dry_run)
+    added = discovery.add(name, root, within, replace=replace, dry_run=dry_run)
     manifest = added.manifest
     record = {"plugin": name, "version": manifest.version, "folder": str(added.folder)}
     done = {"new": "added", "same": "left as it was:", "changed": "replaced"}[added.state]

@@ -13,22 +13,21 @@ import orjson
 import typer
 
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, NotFound
-from ...schema.message.priority import parse_priority
+from ...schema.message.draft import parse_priority
 from ...schema.message.times import format_ts
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions
 from ..logs import show_logs
 from ..options.common import HERE, BusPlace, BusPlaceOnly, since_time
-from ..options.message_headers import META, message_headers, parse_meta
-from ..options.payload import STDIN, payload_of, wait_for_input
+from ..options.payload import META, STDIN, message_headers, parse_meta, payload_of, wait_for_input
 from ..running.bulk_publish import publish_lines
 from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...schema.message.message import Message
-    from ...subscribers.conversations.answers import Answer
+    from ...subscribers.answers import Answer
     from ...subscribers.requests import Request
 
 commands = Commands()
@@ -249,7 +248,7 @@ def ask(
     anyway. Exit code 3 when a queue or an inbox that the request goes to is still full after
     --wait.
     """
-    from ...subscribers.conversations.answers import receive
+    from ...subscribers.answers import receive
     from ...subscribers.requests import Request
 
     timeout_s = None if timeout is None else arguments.seconds(timeout, "--timeout")
@@ -308,7 +307,7 @@ def show_answer(
     message is in the conversation. If BUS_AGENT names the agent that asked, the answer leaves its
     inbox when it is printed.
     """
-    from ...subscribers.conversations.answers import check, double_answers, named, receive
+    from ...subscribers.answers import check, double_answers, named, receive
 
     with place.open() as bus:
         which: Literal["first", "last"] = "first" if first else "last"

@@ -93,7 +93,7 @@ def show(
     long they ran, its policy, and the acts of people on it (pause, set, purge). The newest 10,000
     attempts count. Exit code 1 when it is stuck.
     """
-    from ...subscribers.jobs.manual_acts import ManualActs
+    from ...subscribers.jobs.outcomes import ManualActs
 
     window_s = arguments.seconds(window, "--window")
     with place.open() as bus:
@@ -163,7 +163,7 @@ def set_policy(
     change applies from the next claim on; jobs that are in the queue already keep their number of
     attempts.
     """
-    from ...subscribers.queues.queue_changes import change_policy
+    from ...subscribers.queues.queue_set import change_policy
 
     rules = policy.rules()
     if not rules:
@@ -244,7 +244,7 @@ def remove(
     inboxes. A new queue of this name begins with the whole log, unless --start says otherwise.
     Exit code 3 while jobs wait or run.
     """
-    from ...subscribers.queues.queue_changes import refuse_live, remove_queue
+    from ...subscribers.queues.queue_set import refuse_live, remove_queue
 
     with place.open() as bus:
         if dry_run:

@@ -19,11 +19,18 @@ from ...schema.errors import AckbusError, InvalidInput, Refused, TimedOut
 from ...schema.message.times import format_ts
 from .. import arguments, guard_check
 from ..definition import Commands, optional, optional_word
-from ..guard_check import BLOCK, WARN, check_mode, open_bus
+from ..guard_check import (
+    BLOCK,
+    WARN,
+    check_mode,
+    conflict_record,
+    describe,
+    open_bus,
+    state_of_holder,
+)
 from ..options.common import HERE, BusPlace, BusPlaceOnly, Json, Verbose
 from ..own_session import process_here
 from ..show import output
-from ..show.reservations import conflict_record, describe, state_of_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ...git.trusted import NotTrusted
+from ...git.sealed import NotTrusted
 from ...schema.errors import InvalidInput
 from ...tasks.agent_program import environment_of_task
 from ...tasks.board.forecast import reserved_by_others

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...tasks.agent_program import AgentProgram
-    from ...tasks.options import Review
+    from ...tasks.records.task import Review
     from ...tasks.roles.work import TaskWorker
 
 commands = Commands()

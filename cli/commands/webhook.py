@@ -16,9 +16,15 @@ from ...subscribers.inboxes.inbox import MAX_DELIVERIES
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, TYPE_HELP, BusPlaceOnly, seq_or_word
+from ..options.common import (
+    HERE,
+    SECRETS_VARIABLE,
+    TYPE_HELP,
+    BusPlaceOnly,
+    seq_or_word,
+    signing_keys,
+)
 from ..options.payload import raw_argument
-from ..options.secrets import SECRETS_VARIABLE, signing_keys
 from ..options.service import SERVICE, ServicePlace
 from ..show import output
 

@@ -6,8 +6,7 @@ import os
 
 from ...bus.log.log import find_message
 from ...schema.errors import InvalidInput
-from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft
-from ...schema.message.priority import parse_priority
+from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft, parse_priority
 from ...subscribers.inboxes.mail import POLL_LIMIT
 from ..arguments import open_bus, reader, seconds, sender
 from ..show import output
@@ -160,6 +159,6 @@ def _trace() -> dict[str, str]:
 def check_headers(headers: Mapping[str, object]) -> None:
     """Refuse queue headers with values of a form that queues ignore."""
     if not headers.keys().isdisjoint((AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW)):
-        from ..options.message_headers import check_wishes
+        from ..options.payload import check_wishes
 
         check_wishes(headers)

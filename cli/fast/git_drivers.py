@@ -9,7 +9,7 @@ import os
 import sys
 
 from ...export.jsonl.jsonl_file import open_exported
-from ...export.jsonl.replaced_file import exported_files
+from ...export.jsonl.parts import exported_files
 from ...git.drivers import clean, merge, records
 from ...schema.errors import InvalidInput
 from ..show import output

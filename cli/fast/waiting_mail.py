@@ -53,8 +53,8 @@ def waiting_mail(look: InboxLook, *, only_new: bool = False, afresh: bool = Fals
         if afresh:
             look.forget_shown()
         return None
-    from ...subscribers.inboxes.first_mail import FirstMail
     from ...subscribers.inboxes.seen_mail import SeenMail, SeenMailFile
+    from ...subscribers.inboxes.session import FirstMail
 
     bus = look.bus()
     first, newest = FirstMail(bus, look.agent), bus.log.newest_seq()

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ...schema.directory.layout import BUS_DIR_VARIABLE, expand_home
-from ...schema.directory.ownership import is_safe
+from ...schema.directory.trust import is_safe
 from ...schema.errors import BusNotFound, NotFound, Refused
 from ...schema.findings import GRADES
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
@@ -194,8 +194,7 @@ class ServicePlace:
             Distrusted: others may have put the lock there.
         """
         from ...automation.service_lock import LOCK, state_dir_of
-        from ...schema.directory.file_trust import check
-        from ...schema.directory.ownership import trusted_owners
+        from ...schema.directory.trust import check, trusted_owners
 
         origin = self.origin()
         directory = state_dir_of(self.folder(), origin)
@@ -211,7 +210,7 @@ class ServicePlace:
         """
         from ...automation.service_lock import bus_of
         from ...schema.directory.discovery import refuse_foreign
-        from ...schema.directory.file_trust import is_within
+        from ...schema.directory.trust import is_within
 
         named = arguments.named_by(self.directory, False) or os.environ.get(BUS_DIR_VARIABLE)
         if named:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...tasks.board.forecast import ReservedChange
-    from ...tasks.options import Review
-    from ...tasks.records.task import Task
+    from ...tasks.records.task import Review, Task
     from ...tasks.steps.planning import TaskJob
 
 #: The variable that names the token of a task to the programs that work on it.
@@ -119,7 +118,7 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
 
 def note_reserved(bus: Bus, reserved: Iterable[ReservedChange]) -> None:
     """Note files that tasks change and others have reserved, with the state of each holder."""
-    from ..show.reservations import describe, state_of_holder
+    from ..guard_check import describe, state_of_holder
 
     for file in reserved:
         conflict = describe(file.conflict, f"; {state_of_holder(bus, file.conflict)}")

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...subscribers.options import Start
-    from ...workers.commands.json_contract import JsonCommand
-    from ...workers.commands.raw_contract import RawCommand
+    from ...workers.json_contract import JsonCommand
     from ...workers.processes.supervisors import Supervisors
+    from ...workers.raw_contract import RawCommand
     from ...workers.worker import Worker
 
 # The options that set a queue's policy, each defined once, and their values for `Queue`.
@@ -399,8 +399,8 @@ class WorkerOptions:
         Raises:
             InvalidInput: the config is no JSON object, or the contract takes none.
         """
-        from ...workers.commands.json_contract import JsonCommand
-        from ...workers.commands.raw_contract import RawCommand
+        from ...workers.json_contract import JsonCommand
+        from ...workers.raw_contract import RawCommand
 
         shared: dict[str, Any] = {
             "group": group,
@@ -422,8 +422,8 @@ class WorkerOptions:
 
     def _timeout_s(self) -> float | None:
         """Return how long a command may take, in seconds; None for ever."""
-        from ...workers.commands.json_contract import JSON_TIMEOUT_S
-        from ...workers.commands.raw_contract import RAW_TIMEOUT_S
+        from ...workers.json_contract import JSON_TIMEOUT_S
+        from ...workers.raw_contract import RAW_TIMEOUT_S
 
         if self.timeout is None:
             return RAW_TIMEOUT_S if self._is_raw else JSON_TIMEOUT_S

@@ -8,10 +8,9 @@ from contextlib import closing
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput, Refused, shown
 from ...schema.message.canonical_json import decode
-from ...schema.message.draft import ABSENT, Draft
+from ...schema.message.draft import ABSENT, Draft, parse_priority
 from ...schema.message.message import Receipt
 from ...schema.message.names import MAX_PAYLOAD_BYTES
-from ...schema.message.priority import parse_priority
 from ..arguments import sender as agent_or_default
 from ..fast.actions import check_headers, print_receipt
 from ..options.payload import open_input

@@ -17,7 +17,7 @@ from ...subscribers.jobs.json_records import (
     state_of,
     stats_record,
 )
-from ...subscribers.jobs.manual_acts import ManualActs
+from ...subscribers.jobs.outcomes import ManualActs
 from ...subscribers.jobs.policy import POLICY_FIELDS
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...subscribers.jobs.claims import ClaimRecord
     from ...subscribers.jobs.jobs import Job
-    from ...subscribers.jobs.manual_acts import Act
+    from ...subscribers.jobs.outcomes import Act
     from ...subscribers.overview.trace import Trace
     from ...subscribers.queues.queues import QueueInfo
     from ...subscribers.queues.statistics import QueueStats, Spread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from json import dumps
 
 from ...schema.errors import BlobMissing, InvalidInput
-from ...schema.message.priority import PRIORITY_NAMES, Priority
+from ...schema.message.draft import PRIORITY_NAMES, Priority
 from ...schema.message.times import format_ts
 from .. import hints
 from . import output

@@ -10,15 +10,16 @@ from itertools import chain
 from ...bus.errors import SegmentMissing
 from ...export.jsonl.exporter import MIN_PAUSE_S
 from ...export.jsonl.jsonl_file import crc_of, lines_of, stamp_of
-from ...export.jsonl.parts import RotatedParts, whole_parts
-from ...export.jsonl.replaced_file import (
+from ...export.jsonl.parts import (
     CURE,
     ConflictMarkers,
     NotImported,
+    RotatedParts,
     exported_files,
     last_in_log,
     refuse_markers,
     refuse_unknown,
+    whole_parts,
 )
 from ...export.jsonl.writer import Position, Rotation
 from ...schema.directory.lock_holders import holders

@@ -10,9 +10,8 @@ import apsw
 from ...schema.directory.folder import locate
 from ...schema.errors import BusUnusable
 from ...schema.message.names import MAX_SEQ
-from ...schema.sqlite.broken_text import rows_with_broken_text
 from ...schema.sqlite.database import SCHEMA_VERSION
-from ...schema.sqlite.sqlite_errors import make_file, open_file
+from ...schema.sqlite.sqlite_errors import make_file, open_file, rows_with_broken_text
 from ...schema.sqlite.transactions import without_triggers
 from .pages import Pages
 from .records import BrokenText, ReadOnlyDatabase, parts_of_a_bus, quoted

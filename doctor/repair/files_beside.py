@@ -11,16 +11,25 @@ from dataclasses import dataclass, field, replace
 
 from ...blobs.store import BlobStore
 from ...bus.bus import Bus
-from ...bus.log.archive_reader import PIECE_BYTES, lines_of_frame, segment_name
-from ...bus.log.archive_records import ArchiveFrame, Segment
+from ...bus.log.archive_reader import (
+    PIECE_BYTES,
+    ArchiveFrame,
+    Segment,
+    lines_of_frame,
+    segment_name,
+)
 from ...bus.search.search import Search
-from ...export.archive_writer import SEGMENT_MESSAGES, write_frames
-from ...export.archive_writer import STAGED as _FRESH
+from ...export.archive_writer import SEGMENT_MESSAGES, STAGED, write_frames
 from ...export.backup import MARK
 from ...export.jsonl.exporter import Exporter
 from ...export.jsonl.jsonl_file import lines_of
-from ...export.jsonl.parts import RotatedParts, index_file
-from ...export.jsonl.replaced_file import ConflictMarkers, exported_files, refuse_markers
+from ...export.jsonl.parts import (
+    ConflictMarkers,
+    RotatedParts,
+    exported_files,
+    index_file,
+    refuse_markers,
+)
 from ...export.jsonl.writer import Position, Rotation
 from ...schema.directory.file_lock import FileLock
 from ...schema.directory.folder import Folder, inner_folder
@@ -51,10 +60,6 @@ if TYPE_CHECKING:
 
     from ...schema.message.message import Message
 
-# The check that no other program has a file open that is about to be taken from its place.
-#
-# Such a program would go on in a file without a name, and all its commits would be lost.
-
 #: The suffix, before the time, of a damaged file that was set aside.
 ASIDE = ".damaged-"
 
@@ -73,7 +78,7 @@ def alone(layout: Layout) -> Iterator[None]:
     """Hold the locks of writing, exporting and archiving inside the block.
 
     Raises:
-        Refused: another program uses the bus.
+        Refused: another program has the file open; its commits would go into a file without a name.
     """
     locks: list[FileLock] = []
     try:
@@ -519,7 +524,7 @@ class _Mender:
             return False
         with (
             self._saved.archive.open(segment) as saved,
-            self._folder.new(file_name + _FRESH) as file,
+            self._folder.new(file_name + STAGED) as file,
         ):
             shutil.copyfileobj(saved, file)
             self._put(file_name, file)
@@ -538,7 +543,7 @@ class _Mender:
             text = f"{len(lines):,} of {segment.messages:,} messages can be read elsewhere or here"
             return Mended(name, f"what is left of it is kept: {text}", f"messages {in_words(gaps)}")
         fresh = SegmentFile({seq: lines[seq] for seq in sorted(lines)})
-        with self._folder.new(file_name + _FRESH) as file:
+        with self._folder.new(file_name + STAGED) as file:
             frames, count = write_frames(file, fresh.messages(), segment.first_seq)
             file.flush()
             file.seek(0)
@@ -590,5 +595,5 @@ class _Mender:
         os.fsync(file.fileno())
         if self._folder.look(file_name) is not None:
             keep_aside(self._folder, file_name, self._stamp)
-        self._folder.rename(file_name + _FRESH, file_name)
+        self._folder.rename(file_name + STAGED, file_name)
         self._folder.sync()

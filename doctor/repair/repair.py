@@ -20,7 +20,7 @@ from ...schema.message.draft import Draft
 from ...schema.queries import file_of
 from ...schema.sqlite.database import SCHEMA_VERSION, Database
 from ...schema.sqlite.file_checks import is_of_other_version
-from ...schema.sqlite.rules.state_rules import put_right
+from ...schema.sqlite.rules.column_rules import put_right
 from ...schema.sqlite.versions import version_error
 from ..checks.directory import checks_of_file
 from ..checks.export import differences

@@ -15,7 +15,7 @@ from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, Timed
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
 from ...schema.system_errors import unwritable
-from .replaced_file import NotImported, refuse_unknown
+from .parts import NotImported, refuse_unknown
 from .writer import Position, Writer
 
 TYPE_CHECKING = False

@@ -10,12 +10,11 @@ from itertools import count
 from ...schema.arguments import checked, with_checked_arguments
 from ...schema.errors import BlobMissing, InvalidInput, NotActedUponWarning, Refused, shown
 from ...schema.message.canonical_json import decode
-from ...schema.message.draft import ABSENT, Draft, NotJson
+from ...schema.message.draft import ABSENT, Draft, NotJson, parse_priority
 from ...schema.message.names import MAX_PAYLOAD_BYTES
 from ...schema.message.patterns import not_acted_upon
-from ...schema.message.priority import parse_priority
 from ...schema.message.times import parse_ts
-from .replaced_file import ConflictMarkers, is_marker, refuse_markers
+from .parts import ConflictMarkers, is_marker, refuse_markers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,16 @@ from ...schema.process_table import boot_id
 from ...schema.queries import Queries, Table
 from ...schema.system_errors import unwritable
 from .jsonl_file import JsonlFile, lines_of, stamp_of
-from .parts import STAGED, RotatedParts, part_files, split
-from .replaced_file import exported_files, last_in_log, refuse_unjudged, refuse_unknown
+from .parts import (
+    STAGED,
+    RotatedParts,
+    exported_files,
+    last_in_log,
+    part_files,
+    refuse_unjudged,
+    refuse_unknown,
+    split,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...workers.processes.stop_switch import StopSwitch
+    from ...workers.processes.own_child import StopSwitch
     from ..repository import Repository
 
 # Files of a new work tree beside those of git: copies from the main one, a set-up command.

@@ -80,7 +80,7 @@ def refuse_foreign(directory: str, links: Iterable[str] = ()) -> None:
     )
     if owner is None:
         return
-    from .ownership import is_safe, refusal  # hardly anybody's bus is another's
+    from .trust import is_safe, refusal  # hardly anybody's bus is another's
 
     if not is_safe(directory):
         raise refusal(directory, owner)
@@ -100,7 +100,7 @@ def refuse_led_away(directory: str, links: Sequence[str] = ()) -> None:
     link = directory if _leads_out(directory) else _unknown_tree(links)
     if link is None:
         return
-    from .ownership import is_safe, refusal_of_link  # hardly any bus is behind such a link
+    from .trust import is_safe, refusal_of_link  # hardly any bus is behind such a link
 
     if not is_safe(directory):
         raise refusal_of_link(directory, link)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from enum import IntEnum
 
 import orjson
 
@@ -19,7 +20,6 @@ from .names import (
     check_type,
     new_id,
 )
-from .priority import Priority
 from .times import MAX_TS_MS
 
 TYPE_CHECKING = False
@@ -28,6 +28,34 @@ if TYPE_CHECKING:
     from typing import Final
 
     from .message import Message
+
+# The urgency of a message, as a number and by name.
+
+
+class Priority(IntEnum):
+    """The urgency of a message; queues may hand out lower numbers first."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BACKGROUND = 2
+
+
+#: The names of the priorities in JSON and on the command line, by number.
+PRIORITY_NAMES = tuple(priority.name.lower() for priority in Priority)
+
+
+def parse_priority(value: object) -> Priority:
+    """Return the priority that a name or a number stands for.
+
+    Raises:
+        InvalidInput: it stands for none.
+    """
+    if isinstance(value, str) and value in PRIORITY_NAMES:
+        return Priority(PRIORITY_NAMES.index(value))
+    if type(value) is int and 0 <= value <= 2:
+        return Priority(value)
+    raise InvalidInput(f"priority must be {', '.join(PRIORITY_NAMES)}, not {shown(value)}")
+
 
 # Several recipients: a message for each of them, in one conversation.
 

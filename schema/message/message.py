@@ -13,9 +13,8 @@ import orjson
 from ..arguments import with_checked_arguments
 from ..errors import SHOWN_CHARS, BlobAltered, BlobMissing, BusUnusable, InvalidInput
 from .canonical_json import decode_stored
-from .draft import ABSENT, Draft
+from .draft import ABSENT, PRIORITY_NAMES, Draft, Priority
 from .names import MAX_PAYLOAD_BYTES
-from .priority import PRIORITY_NAMES, Priority
 from .times import format_ts
 
 TYPE_CHECKING = False

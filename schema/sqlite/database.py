@@ -130,7 +130,7 @@ class Database:
         try:
             return self.connection.execute(sql, values).fetchall()
         except UnicodeDecodeError:
-            from .broken_text import rows_with_broken_text
+            from .sqlite_errors import rows_with_broken_text
 
             return rows_with_broken_text(self.connection, sql, values)
         except FAILURES as error:

@@ -14,7 +14,7 @@ from ...bus.bus import Bus
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.names import MAX_SEQ, check_agent
 from ...schema.message.reply_types import ReplyTypes
-from ...subscribers.conversations.answers import Answer, check, receive
+from ...subscribers.answers import Answer, check, receive
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request

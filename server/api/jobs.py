@@ -19,7 +19,7 @@ from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import WrongJobState
 from ...subscribers.jobs.jobs import Job, Jobs
 from ...subscribers.jobs.json_records import claim_record, job_record
-from ...subscribers.jobs.manual_acts import ManualActs
+from ...subscribers.jobs.outcomes import ManualActs
 from ...subscribers.queues.job_control import DeadLetters, JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues

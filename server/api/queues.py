@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...subscribers.jobs.json_records import queue_record, stats_record
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
-from ...subscribers.queues.queue_changes import change_policy
+from ...subscribers.queues.queue_set import change_policy
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
 from ..access.access import TheClient

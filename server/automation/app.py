@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 from ...bus.bus import Bus
 from ..access.access import OwnOrigins
+from ..feed import LiveFeed
 from ..health import Readiness
 from ..listening import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
-from ..live.feed import LiveFeed
 from ..metrics import Metrics
 from ..problems import ProblemStyle, handle_problems
 from ..waiting import bound_threads

@@ -17,12 +17,12 @@ from ...automation.schedules.firing import ScheduleControl
 from ...automation.schedules.tables import Schedule, Schedules
 from ...automation.status import breaker_history, reset_breakers, status_of
 from ...bus.bus import Bus
-from ...bus.log.filters import Criteria
+from ...bus.log.log import Criteria
 from ...schema.message.times import format_ts
 from ..access.table import AUTOMATION
 from ..api.common import After, TheBus, json_of
-from ..live.streams import STREAM, EventStream, LastEventId, stream_of
 from ..problems import documented, refusal
+from ..streams import STREAM, EventStream, LastEventId, stream_of
 from ..waiting import in_thread
 from .access import PluginName, ServedConfig, TheConfig, guarded_router, problems
 from .job_records import MAX_COUNTED

@@ -14,15 +14,15 @@ from ...tasks.control.jobs import JobQueue, Sweep
 from ...tasks.control.sessions import PROTOCOL_VERSION, Sessions
 from ..access.access import BusAccess
 from .common import refused
-from .completions import router as completions
-from .jobs import router as jobs
-from .requests import router as requests
+from .routers import autonomy_router as autonomy
+from .routers import completions_router as completions
+from .routers import jobs_router as jobs
+from .routers import requests_router as requests
+from .routers import system_router as system
+from .routers import workers_router as workers
 from .streams import router as message
 from .streams import router as sessions
 from .streams import router as streams
-from .workers import autonomy_router as autonomy
-from .workers import router as workers
-from .workers import system_router as system
 
 # The groups of operations, and the first parts of their paths.
 

@@ -18,7 +18,7 @@ from fastapi import Header, Request, Response, WebSocket
 from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 
-from ...bus.log.filters import Criteria
+from ...bus.log.log import Criteria
 from ...schema.errors import AckbusError
 from ...schema.message.names import MAX_SEQ, new_id
 from ...schema.paging import further
@@ -35,9 +35,9 @@ from ...tasks.control.sessions import (
 from ..access.access import GuardedRouter, TheClient, authorize
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
+from ..feed import BATCH_BYTES, Batch, FeedEvent, LiveFeed, StreamClient
 from ..listening import ClientTimeouts
-from ..live.feed import BATCH_BYTES, Batch, FeedEvent, LiveFeed, StreamClient
-from ..live.streams import EventStream, WebSocketTransport
+from ..streams import EventStream, WebSocketTransport
 from ..waiting import in_thread
 from .common import (
     UNKNOWN,

@@ -8,7 +8,7 @@ import orjson
 
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
-from ...schema.message.priority import PRIORITY_NAMES
+from ...schema.message.draft import PRIORITY_NAMES
 from ...schema.message.times import format_ts
 from .policy import MAX_KEPT_CHARS
 

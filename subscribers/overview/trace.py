@@ -18,7 +18,7 @@ from ..inboxes.failed_deliveries import Cursors
 from ..inboxes.statements import SESSION_NEWS
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
-from ..jobs.manual_acts import ManualActs
+from ..jobs.outcomes import ManualActs
 from ..jobs.policy import ANYBODY
 from ..jobs.statements import SQL
 from ..queues.queues import Queues
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ..jobs.claims import ClaimRecord
     from ..jobs.jobs import Job
-    from ..jobs.manual_acts import Act
+    from ..jobs.outcomes import Act
     from ..queues.queues import QueueInfo
 
 #: How a claim is called where ids of several kinds may stand: `claim:17`.

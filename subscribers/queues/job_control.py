@@ -15,8 +15,17 @@ from ...schema.queries import engine_of
 from ..jobs import jobs as job_states
 from ..jobs.claims import Claims
 from ..jobs.jobs import BATCH, DEAD, ENDED_BADLY, Job, Jobs, refuse_unproven, wrong_state
-from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, ManualActs
-from ..jobs.outcomes import ClaimEnder, last_words
+from ..jobs.outcomes import (
+    CANCEL,
+    LIMIT,
+    PURGE,
+    RETRY,
+    SKIP,
+    UNLIMIT,
+    ClaimEnder,
+    ManualActs,
+    last_words,
+)
 from ..views import list_jobs
 from .queues import Queues
 

@@ -15,7 +15,7 @@ from ...schema.message.patterns import TypePattern, check_pattern, is_acted_queu
 from ...schema.message.times import MAX_TS_MS
 from ...schema.queries import engine_of
 from ..jobs.errors import QueueMismatch, QueueNotFound, QueueStuck
-from ..jobs.manual_acts import PAUSE, RESUME, ManualActs
+from ..jobs.outcomes import PAUSE, RESUME, ManualActs
 from ..jobs.policy import POLICY_FIELDS, Policy, WorkHeaders
 from ..jobs.statements import SQL
 from ..starts import BEGINNING, seq_before

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ...bus.heartbeats import Heartbeat
     from ...bus.leases import Lease
     from ...schema.message.message import Message
-    from ..options import TaskState
-    from ..records.task import Task
+    from ..records.task import Task, TaskState
     from ..steps.planning import TaskJob
     from .forecast import Changed, Clash, ReservedChange
 

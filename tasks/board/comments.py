@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...git.branches.repositories import LinePlace, line_at, place_now
 from ...git.limited import one_look
-from ...git.trusted import TrustedRepositories
+from ...git.sealed import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts

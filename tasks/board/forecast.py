@@ -12,8 +12,7 @@ from itertools import combinations
 
 from ...git.branches.forecast import UnknownForecast, changed_files, conflicts
 from ...git.repository import CommandFailed, GitFailed
-from ...git.sealed import SealedRepository, sealed_around
-from ...git.trusted import NotTrusted, TrustedRepositories
+from ...git.sealed import NotTrusted, SealedRepository, TrustedRepositories, sealed_around
 from ...schema.errors import BusBusy, NotFound, ReadOnlyBackup, shown
 from ..records.task_table import Forecasts, TaskTable
 

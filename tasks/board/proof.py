@@ -16,8 +16,7 @@ from ...bus.log.append import Imports
 from ...bus.signing import Keyring, sign
 from ...bus.verification import SignatureCheck, VerificationCounts
 from ...git.repository import CommandFailed, GitFailed
-from ...git.sealed import sealed_around
-from ...git.trusted import TrustedRepositories
+from ...git.sealed import TrustedRepositories, sealed_around
 from ...schema.errors import NotFound, Refused
 from ...schema.message.canonical_json import encode
 from ...schema.message.times import format_ts

@@ -7,9 +7,8 @@ from functools import cached_property
 
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.canonical_json import encode
-from ...schema.message.draft import Draft
+from ...schema.message.draft import PRIORITY_NAMES, Draft
 from ...schema.message.names import MAX_AGENT_CHARS, MAX_SEQ, check_agent
-from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
 from ...subscribers.jobs import jobs as states
 from ...subscribers.jobs.claims import Outcome

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from ...git.repository import ALONE
 from ...schema.errors import Refused
-from ...workers.commands.raw_contract import how_it_exited
 from ...workers.processes.run_process import run_process
+from ...workers.raw_contract import how_it_exited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ...workers.processes.own_child import StopSwitch
     from ...workers.processes.run_process import ProcessEnd
-    from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
 
 #: How long a check may take, in seconds.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...git.repository import Repository
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
-    from ..options import TaskState
+    from ..records.task import TaskState
 
     #: The end of an entry. `proposed`: somebody else is asked to move the target.
     #: `would_land`: it merges in a dry run; `not_known`: a dry run can't tell, as it runs no merge

@@ -12,11 +12,11 @@ from ...bus.doorbell import listen
 from ...bus.heartbeats import OFFLINE
 from ...git.branches.candidates import STRATEGIES
 from ...git.remote_target import LIMIT_S, CheckTree, RemoteTarget, RemoteUnreachable
+from ...git.sealed import named_repository
 from ...git.target_refs import LocalTarget, TargetBusy
 from ...git.trees.rescue import DoneHeads
 from ...git.trees.tree_list import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
-from ...git.trusted import named_repository
 from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
@@ -26,7 +26,7 @@ from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.queue import Queue, claim_of
-from ...workers.processes.stop_switch import StopSwitch
+from ...workers.processes.own_child import StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ..agent_program import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
 from ..records.task import lease_of_target

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...git.remote_target import CheckTree
     from ...git.repository import Repository
     from ...git.target_refs import LocalTarget
-    from ...workers.processes.stop_switch import StopSwitch
+    from ...workers.processes.own_child import StopSwitch
     from ...workers.processes.supervisors import Supervisors
     from ..records.task_table import Landing, Landings
     from .entries import LandingResult

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import orjson
 
-from ...schema.message.priority import PRIORITY_NAMES
+from ...schema.message.draft import PRIORITY_NAMES
 from ...schema.message.times import format_ts
 from ...subscribers.jobs import jobs as states
 from ...subscribers.jobs.claims import LOST

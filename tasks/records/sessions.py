@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ...schema.message.names import new_id
 from ...schema.queries import Table
-from .statements import CONTROL
-from .statements import SESSIONS as SQL
+from .task_table import CONTROL
+from .task_table import SESSIONS as SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

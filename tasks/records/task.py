@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ...git.trees.tree_list import safe_name
 from ...schema.message.times import format_ts
@@ -11,7 +12,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..options import OnLost, Review, TaskState
+# The words of tasks, for type checkers.
+
+#: The state of a task's newest attempt.
+TaskState = Literal[
+    "ASSIGNED", "WORKING", "IN_REVIEW", "APPROVED", "COMPLETED", "CANCELLED", "FAILED"
+]
+
+#: Whose approval a task needs before it is integrated: nobody's, anybody's, or that of an agent
+#: other than its worker.
+Review = Literal["none", "required", "other"]
+
+#: The meaning of a lost holder: another attempt, or the end of the task.
+OnLost = Literal["requeue", "fail"]
 
 #: The states in their order, those that are final last.
 STATES: tuple[TaskState, ...] = (

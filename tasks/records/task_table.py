@@ -8,8 +8,7 @@ import orjson
 
 from ...schema.message.canonical_json import decode_stored, encode
 from ...schema.message.times import format_ts
-from ...schema.queries import Table
-from .statements import SQL
+from ...schema.queries import Queries, Table
 from .task import Blocked, Task
 
 TYPE_CHECKING = False
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Any, Literal
 
-    from ..options import TaskState
+    from .task import TaskState
 
     #: `intended`: the target is about to move; `proposed`: somebody else is asked to move it.
     LandingState = Literal["intended", "proposed", "landed", "abandoned"]
@@ -27,6 +26,24 @@ if TYPE_CHECKING:
 
     #: The files in which a pair conflicts; None: it merges.
     Files = tuple[str, ...] | None
+
+# The statements of tasks, with the columns that several of them share.
+
+_PARTS = {
+    "{task}": ", ".join(Task.__slots__),
+    "{landing}": (
+        "seq, repository, target, task, attempt, branch, head, onto, candidate, tree, patch_id,"
+        " checks, state, completion_seq, intended_at_ms, ended_at_ms"
+    ),
+}
+
+SQL = Queries(beside=__file__, parts=_PARTS)
+
+#: Those of PushPals' control plane.
+CONTROL = Queries(beside=__file__, file="control.sql")
+
+#: Those of sessions.
+SESSIONS = Queries(beside=__file__, file="sessions.sql")
 
 #: The columns, in the order of the statements.
 _NAMES = Task.__slots__

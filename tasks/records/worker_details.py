@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import orjson
 
 from ...schema.queries import Table
-from .statements import CONTROL
+from .task_table import CONTROL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import AckbusError, InvalidInput, shown
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
-from ...workers.commands.raw_contract import trace_variables
+from ...workers.raw_contract import trace_variables
 from ..agent_program import environment_of_task, run_program
 from ..control.jobs import check_job
 from ..records.worker_details import JobOutput
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.queues.queue import Queue
-    from ...workers.processes.stop_switch import StopSwitch
+    from ...workers.processes.own_child import StopSwitch
     from ...workers.processes.supervisors import Supervisors
     from ..agent_program import AgentProgram, BoundedAttempts, OutputLine, ProgramEnd
-    from ..options import Review
-    from ..records.task import Task
+    from ..records.task import Review, Task
     from ..steps.tasks import Tasks
     from .job_tree import Author, JobTrees, Ports
     from .worker_name import StatusReporter, TaskKeeper, WorkerName

@@ -13,12 +13,12 @@ import zlib
 from dataclasses import dataclass, replace
 
 from ...git.repository import GitFailed
+from ...git.sealed import named_repository
 from ...git.trees.removal import Removal
 from ...git.trees.rescue import DoneHeads
 from ...git.trees.tree_list import safe_name
 from ...git.trees.tree_state import embedded_in, named, read_state, repository_of, stage_all
 from ...git.trees.work_trees import WorkTrees
-from ...git.trusted import named_repository
 from ...schema.errors import AckbusError, InvalidInput, Refused, shown
 from ..records.task import HELD
 from ..spawn import TaskSpec, stoppable_spawn
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from ...git.trees.tree_list import LinkedTree
     from ...git.trees.tree_state import TreeState
     from ...subscribers.jobs.claims import Claim
-    from ...workers.processes.stop_switch import StopSwitch
-    from ..options import OnLost, Review
-    from ..records.task import Task
+    from ...workers.processes.own_child import StopSwitch
+    from ..records.task import OnLost, Review, Task
     from ..steps.tasks import Tasks
     from .job_run import JobForm
 

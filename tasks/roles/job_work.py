@@ -16,7 +16,7 @@ from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.policy import WorkHeaders
-from ...workers.processes.stop_switch import DYING_S, GRACE_S, StopSwitch
+from ...workers.processes.own_child import DYING_S, GRACE_S, StopSwitch
 from ..records.task_table import TaskTable
 from ..steps.planning import NewJob
 from .job_run import LOOK_S, AlreadyEnded, Interrupted, JobRun, pause, read_job
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ...bus.leases import Lease
     from ...subscribers.jobs.claims import Claim
     from ..agent_program import ProgramEnd
-    from ..options import OnLost
-    from ..records.task import Task
+    from ..records.task import OnLost, Task
     from .job_run import JobContext, JobForm
 
 # Waiting for processes that are still at work in a folder: those that a lost worker has left.

@@ -21,8 +21,8 @@ from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.queue import claim_of
 from ...subscribers.queues.queue_set import QueueWorkers
-from ...workers.commands.json_contract import JSON_TIMEOUT_S, JsonCommand
-from ...workers.processes.stop_switch import GRACE_S, StopSwitch
+from ...workers.json_contract import JSON_TIMEOUT_S, JsonCommand
+from ...workers.processes.own_child import GRACE_S, StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ...workers.work import AttemptResult, not_storable
 from ...workers.worker import AnswerBuilder

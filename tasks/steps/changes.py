@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.draft import Draft
     from ...schema.message.message import Receipt
-    from ..options import TaskState
-    from ..records.task import Task
+    from ..records.task import Task, TaskState
 
 #: Which step leads out of each state, for errors.
 _STEPS = {

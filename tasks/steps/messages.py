@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...schema.message.message import Message
-    from ..options import TaskState
+    from ..records.task import TaskState
 
 # Titles of tasks, as first lines of commits: one line of printable characters.
 

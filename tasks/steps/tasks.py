@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..options import TaskState
-    from ..records.task import Task
+    from ..records.task import Task, TaskState
     from ..records.task_table import PlannedJob
     from .planning import NewJob
 

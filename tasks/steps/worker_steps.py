@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from ...git.repository import GitFailed
+from ...git.sealed import TrustedRepositories
 from ...git.trees.rescue import DoneHeads
-from ...git.trusted import TrustedRepositories
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.names import check_agent

@@ -11,18 +11,12 @@ from typing import get_args, get_type_hints
 import pytest
 
 import ackbus
-from ackbus.bus.log.filters import Criteria
+from ackbus.bus.log.log import Criteria
 from ackbus.bus.reservations.reservations import EXCLUSIVE, SHARED
 from ackbus.bus.waiting_limits import INBOX, QUEUE
 from ackbus.schema.sqlite.database import Database
 from ackbus.schema.sqlite.settings import DURABILITIES
-from ackbus.subscribers.conversations.answers import (
-    ANSWERED,
-    FAILURE,
-    PENDING,
-    SUCCESS,
-    TIMED_OUT,
-)
+from ackbus.subscribers.answers import ANSWERED, FAILURE, PENDING, SUCCESS, TIMED_OUT
 from ackbus.subscribers.jobs import jobs
 from ackbus.subscribers.jobs.claims import ACTIVE, ENDS, LOST
 from ackbus.subscribers.jobs.policy import CHOICES

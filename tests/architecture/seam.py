@@ -44,7 +44,7 @@ ROOMS_OF_ONE_FILE = ("schema", "doctor")
 
 #: What asks the host for the time of day, and why that is not the time of a bus.
 CLOCKS = {
-    "automation/config/checksums.py": "the seal of a configuration, which is of no bus",
+    "automation/config/sources.py": "the seal of a configuration, which is of no bus",
     "blobs/store.py": "compares the times of files, which are the host's",
     "cli/commands/schedule.py": "shows the coming times of a rule, which need no bus",
     "cli/commands/webhook.py": "signs as a sender does, which has no bus",

@@ -11,8 +11,8 @@ MAY = {
     "schema/descriptors.py": "writes all, or raises",
     "export/jsonl/jsonl_file.py": "loops over what is left",
     "bus/doorbell.py": "one byte, which may be lost",
-    "workers/processes/stop_switch.py": "one byte",
-    "cli/running/heartbeat_sidecar.py": "one byte",
+    "workers/processes/own_child.py": "one byte",
+    "cli/running/worker_host.py": "one byte",
     "torture/processes.py": "one byte",
 }
 

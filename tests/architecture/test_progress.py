@@ -33,8 +33,8 @@ OTHERS = {
     "bus/verification.py missing_below": "it takes from an iterator",
     "demo/run.py _watch": "it looks until its agents have ended",
     "doctor/recovery/pages.py _read": "each frame begins behind the one before",
-    "server/live/feed.py _follow": "it waits for what comes",
-    "server/live/feed.py stream": "it waits for what comes",
+    "server/feed.py _follow": "it waits for what comes",
+    "server/feed.py stream": "it waits for what comes",
     "subscribers/overview/trace.py _conversations": "only an older message comes before one",
 }
 

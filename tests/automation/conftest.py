@@ -7,11 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from ackbus.automation.config.checksums import hashes_of, write_seal
 from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.config.load import load
 from ackbus.automation.config.snapshot import Config
-from ackbus.automation.config.sources import gather
+from ackbus.automation.config.sources import gather, hashes_of, write_seal
 
 
 class Folder:

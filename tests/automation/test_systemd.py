@@ -16,7 +16,7 @@ from ackbus.automation.active_config import examine_folder
 from ackbus.automation.service import STOP_S, Service
 from ackbus.automation.service_lock import Notifier
 from ackbus.subscribers.jobs.jobs import Jobs
-from ackbus.workers.processes.stop_switch import GRACE_S
+from ackbus.workers.processes.own_child import GRACE_S
 
 from ..conftest import wait_until
 from ..programs import connect

@@ -10,8 +10,8 @@ import pytest
 
 from ackbus import Bus, DeadLetters, Draft, JobControl, Queue
 from ackbus.errors import InvalidInput
-from ackbus.subscribers.jobs.manual_acts import ManualActs
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.jobs.outcomes import ManualActs
+from ackbus.subscribers.queues.queue_set import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import RunBus

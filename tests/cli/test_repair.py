@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter
-from ackbus.cli.show.repair import watched
+from ackbus.cli.commands.doctor import watched
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.findings import Mended
 from ackbus.schema.queries import file_of

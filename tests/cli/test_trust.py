@@ -220,9 +220,7 @@ def test_processes_that_add_at_once_lose_no_line(
     for bus in buses:
         bus.mkdir()
         (bus / "bus.db").write_bytes(b"x")  # nothing looks into it here
-    program = (
-        "import sys; from ackbus.schema.directory.ownership import add_safe_directory as add\n"
-    )
+    program = "import sys; from ackbus.schema.directory.trust import add_safe_directory as add\n"
     program += "print(flush=True); sys.stdin.read()\nfor each in sys.argv[1:]: add(each)"
     adding = [
         subprocess.Popen(

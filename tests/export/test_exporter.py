@@ -15,7 +15,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter
 from ackbus.errors import BusUnusable, ExporterRunning, Refused
 from ackbus.export.jsonl import exporter
-from ackbus.export.jsonl.replaced_file import NotImported
+from ackbus.export.jsonl.parts import NotImported
 from ackbus.export.jsonl.writer import BATCH_MESSAGES, Position
 from ackbus.schema.directory.file_lock import FileLock
 from ackbus.schema.queries import file_of

@@ -9,7 +9,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter, FieldMap, Inbox, import_jsonl
 from ackbus.errors import InvalidInput
 from ackbus.export.jsonl.importer import BATCH_BYTES
-from ackbus.export.jsonl.replaced_file import ConflictMarkers
+from ackbus.export.jsonl.parts import ConflictMarkers
 from ackbus.model import ImportReport
 from ackbus.schema.queries import file_of
 

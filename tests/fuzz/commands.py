@@ -19,7 +19,7 @@ import apsw
 from ackbus import Bus
 from ackbus.export.jsonl.exporter import Exporter
 from ackbus.export.jsonl.importer import import_jsonl
-from ackbus.export.jsonl.replaced_file import exported_files
+from ackbus.export.jsonl.parts import exported_files
 from ackbus.schema.queries import file_of
 
 from .library import MAX_ERROR_CHARS, undone

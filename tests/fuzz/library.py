@@ -12,14 +12,14 @@ from ackbus import Bus, Inbox
 from ackbus.bus.reservations.path_patterns import PathIndex, escape_path, parse_pattern
 from ackbus.errors import AckbusError, InvalidInput
 from ackbus.export.jsonl.importer import FieldMap, import_jsonl
-from ackbus.export.jsonl.replaced_file import ConflictMarkers
+from ackbus.export.jsonl.parts import ConflictMarkers
 from ackbus.git.drivers import merge, records
 from ackbus.schema.message.canonical_json import decode, encode
 from ackbus.schema.message.message import message_of_line
 from ackbus.schema.message.names import MAX_PATH_CHARS
 from ackbus.schema.message.patterns import TypePattern, check_pattern
 from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
-from ackbus.workers.commands.json_contract import parse_response
+from ackbus.workers.json_contract import parse_response
 
 #: The longest error, in characters: it is to be read as one line.
 MAX_ERROR_CHARS = 1500

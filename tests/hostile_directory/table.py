@@ -29,7 +29,7 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.export.jsonl.jsonl_file import open_exported
-from ackbus.export.jsonl.replaced_file import exported_files
+from ackbus.export.jsonl.parts import exported_files
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create

@@ -14,7 +14,7 @@ from ackbus.subscribers.queues.queue_set import QueueWorkers
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.workers.commands.json_contract import WorkerStates
+from ackbus.workers.json_contract import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
 BEGINNING_MS = 1_767_323_045_000

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import apsw
 
-from ackbus.automation.records.statements import SQL as RECORDS
+from ackbus.automation.records.facts import SQL as RECORDS
 from ackbus.automation.routes.flow import SQL as ROUTES
 from ackbus.automation.schedules.tables import SQL as SCHEDULES
 from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
 from ackbus.doctor.work_statements import MENDING
 from ackbus.export.jsonl import writer
-from ackbus.subscribers.conversations.answers import SQL as CONVERSATIONS
+from ackbus.subscribers.answers import SQL as CONVERSATIONS
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 from ackbus.subscribers.jobs.statements import SQL as WORK
 from ackbus.subscribers.jobs.statements import VIEWS
-from ackbus.tasks.records.statements import CONTROL, SESSIONS
-from ackbus.tasks.records.statements import SQL as TASKS
-from ackbus.workers.commands import json_contract
+from ackbus.tasks.records.task_table import CONTROL, SESSIONS
+from ackbus.tasks.records.task_table import SQL as TASKS
+from ackbus.workers import json_contract
 
 #: Every statement that stands in a file of SQL, by room and name.
 NAMED = {

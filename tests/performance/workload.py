@@ -36,7 +36,7 @@ from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.automation.service import EndedRuns
 from ackbus.bus.errors import SegmentMissing
-from ackbus.bus.log.archive_records import Segment
+from ackbus.bus.log.archive_reader import Segment
 from ackbus.bus.log.catalog import Catalog
 from ackbus.bus.presence.session_name import by_connection
 from ackbus.bus.verification import Verification
@@ -54,22 +54,20 @@ from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.failed_deliveries import Cursors, Deliveries
-from ackbus.subscribers.inboxes.first_mail import FirstMail
 from ackbus.subscribers.inboxes.seen_mail import UnseenMail
-from ackbus.subscribers.inboxes.session import inbox_of, passing
+from ackbus.subscribers.inboxes.session import FirstMail, inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.jobs import Jobs
-from ackbus.subscribers.jobs.manual_acts import ManualActs
+from ackbus.subscribers.jobs.outcomes import ManualActs
 from ackbus.subscribers.overview.agents import forget_agent, take_over
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.overview.trace import Notices
 from ackbus.subscribers.queues.clock_back import follow_clock_back, newest_ms
-from ackbus.subscribers.queues.queue_changes import change_policy, remove_queue
-from ackbus.subscribers.queues.queue_set import QueueSet, QueueWorkers
+from ackbus.subscribers.queues.queue_set import QueueSet, QueueWorkers, change_policy, remove_queue
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.views import Views, list_jobs
-from ackbus.workers.commands.json_contract import WorkerStates
+from ackbus.workers.json_contract import WorkerStates
 
 from ..subscribers.conftest import Clock
 from .workload_of_control import use_control

@@ -17,7 +17,7 @@ from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from .queue_model import ENDED_BADLY, Job, QueueModel, Sent

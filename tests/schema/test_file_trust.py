@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from ackbus.schema.directory.file_trust import Distrusted, Owners, check, open_checked
-from ackbus.schema.directory.ownership import add_safe_directory, fault_of_list, safe_directories
+from ackbus.schema.directory.trust import (
+    Distrusted,
+    Owners,
+    add_safe_directory,
+    check,
+    fault_of_list,
+    open_checked,
+    safe_directories,
+)
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 
@@ -179,7 +186,7 @@ def test_a_list_that_others_may_write_counts_as_empty(
 def test_a_trusted_folder_trusts_whoever_owns_what_is_in_it(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ackbus.schema.directory.ownership import trusted_owners
+    from ackbus.schema.directory.trust import trusted_owners
 
     (ground / "theirs" / "in").mkdir(parents=True)
     (ground / "theirs" / "in" / "file").write_text("x")

@@ -17,12 +17,12 @@ from ackbus.bus.reservations.path_patterns import parse_pattern
 from ackbus.errors import InvalidInput
 from ackbus.schema.message import names
 from ackbus.schema.message.canonical_json import decode, encode
+from ackbus.schema.message.draft import parse_priority
 from ackbus.schema.message.names import new_id
 from ackbus.schema.message.patterns import TypePattern, check_pattern
-from ackbus.schema.message.priority import parse_priority
 from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.queries import file_of
-from ackbus.workers.commands.json_contract import parse_response
+from ackbus.workers.json_contract import parse_response
 
 from ..programs import connect
 

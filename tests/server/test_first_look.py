@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.cli.fast.waiting_mail import waiting_mail
-from ackbus.subscribers.inboxes.first_mail import COUNTED, FirstMail
+from ackbus.subscribers.inboxes.session import COUNTED, FirstMail
 from ackbus.subscribers.inboxes.unread_count import look_in
 
 from .mcp_clients import Agent, in_process

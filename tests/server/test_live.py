@@ -16,10 +16,10 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft, Message
-from ackbus.bus.log.filters import Criteria
+from ackbus.bus.log.log import Criteria
 from ackbus.schema.errors import BusUnusable
-from ackbus.server.live import feed as feed_module
-from ackbus.server.live.feed import BATCH_BYTES, Batch, FeedEvent, FeedHistory, LiveFeed
+from ackbus.server import feed as feed_module
+from ackbus.server.feed import BATCH_BYTES, Batch, FeedEvent, FeedHistory, LiveFeed
 
 from ..conftest import RunBus
 from .conftest import Serve, problem, serving

@@ -16,7 +16,7 @@ from ackbus import Bus, Inbox
 from ackbus.server.access.access import BusAccess
 from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.server.running import create_app
-from ackbus.subscribers.conversations.answers import check
+from ackbus.subscribers.answers import check
 from ackbus.subscribers.requests import Request
 
 from ..conftest import RunBus, wait_until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Message
-from ackbus.subscribers.conversations.answers import check
+from ackbus.subscribers.answers import check
 from ackbus.subscribers.jobs.outcomes import answer_to
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import DeadLetters, JobControl

@@ -14,7 +14,7 @@ from ackbus import Bus, Draft, Inbox, Message
 from ackbus.errors import InvalidInput, TimedOut
 from ackbus.schema.queries import file_of
 from ackbus.subscribers import requests
-from ackbus.subscribers.conversations.answers import Answer, check
+from ackbus.subscribers.answers import Answer, check
 from ackbus.subscribers.requests import Request, request
 
 from ..conftest import wait_until

@@ -10,7 +10,7 @@ from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 
 from .conftest import Clock
 from .work import job, publish, seqs, state, take

@@ -15,7 +15,7 @@ from ackbus.schema.message.message import Message, message_of
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 from ackbus.subscribers.queues.queues import PAGE_JOBS, STORE_AFTER
 from ackbus.subscribers.views import list_jobs
 

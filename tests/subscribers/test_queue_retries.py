@@ -10,7 +10,7 @@ from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.policy import Policy
 from ackbus.subscribers.queues.job_control import DeadLetters, JobControl
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from .conftest import Clock

@@ -6,7 +6,7 @@ from ackbus import Bus, Inbox, Queue
 from ackbus.errors import JobNotFound, NotFound, QueueNotFound, Refused
 from ackbus.subscribers.overview.agents import forget_agent
 from ackbus.subscribers.overview.retention import Retention
-from ackbus.subscribers.queues.queue_changes import remove_queue
+from ackbus.subscribers.queues.queue_set import remove_queue
 from ackbus.subscribers.queues.queues import Queues
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import Draft, Message
-from ackbus.torture.evidence import RunEvidence, Verdict
-from ackbus.torture.grants import prove_claims, prove_jobs, prove_leases
+from ackbus.torture.evidence import RunEvidence, Verdict, prove_claims, prove_jobs, prove_leases
 from ackbus.torture.proofs import (
     ExpectedMail,
     prove,

@@ -12,13 +12,8 @@ import pytest
 from ackbus import Bus, JobControl, Queue, Worker, work_headers
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Claim
-from ackbus.workers.commands.json_contract import (
-    JSON_TIMEOUT_S,
-    MAX_STATE_BYTES,
-    JsonCommand,
-    WorkerStates,
-)
-from ackbus.workers.commands.raw_contract import RAW_TIMEOUT_S, RawCommand
+from ackbus.workers.json_contract import JSON_TIMEOUT_S, MAX_STATE_BYTES, JsonCommand, WorkerStates
+from ackbus.workers.raw_contract import RAW_TIMEOUT_S, RawCommand
 
 from ..programs import raw_sql
 from ..subscribers.work import attempts, job, state, statuses

@@ -22,18 +22,23 @@ from typing import Any
 import pytest
 
 from ackbus.schema.processes import start_thread
-from ackbus.workers.processes import own_child, pipes
+from ackbus.workers.processes import own_child
 from ackbus.workers.processes import own_child as birth
+from ackbus.workers.processes import own_child as pipes
 from ackbus.workers.processes import run_process as running
-from ackbus.workers.processes.own_child import OwnChild, ProcessSession
-from ackbus.workers.processes.pipes import OutputReader
+from ackbus.workers.processes.own_child import (
+    GRACE_S,
+    OutputReader,
+    OwnChild,
+    ProcessSession,
+    StopSwitch,
+)
 from ackbus.workers.processes.run_process import (
     MAX_STDERR_BYTES,
     MAX_STDOUT_BYTES,
     ProcessEnd,
     run_process,
 )
-from ackbus.workers.processes.stop_switch import GRACE_S, StopSwitch
 from ackbus.workers.processes.supervisor import descendants
 from ackbus.workers.processes.supervisors import Supervisors
 

@@ -18,8 +18,8 @@ import pytest
 
 from ackbus import Bus, JobControl, Queue, Worker
 from ackbus.errors import InvalidInput
-from ackbus.workers.commands.raw_contract import RawCommand
 from ackbus.workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES
+from ackbus.workers.raw_contract import RawCommand
 
 from ..conftest import wait_until
 from ..subscribers.work import attempts, job, state, statuses

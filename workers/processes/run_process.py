@@ -16,17 +16,22 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from .own_child import NoSupervisor, OwnChild, ProcessStart
-from .pipes import InputFeeder, OutputReader
-from .stop_switch import DYING_S, GRACE_S
+from .own_child import (
+    DYING_S,
+    GRACE_S,
+    InputFeeder,
+    NoSupervisor,
+    OutputReader,
+    OwnChild,
+    ProcessStart,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .own_child import ChildProcess
-    from .stop_switch import StopSwitch
+    from .own_child import ChildProcess, StopSwitch
     from .supervisor import Limits
     from .supervisors import Supervisors
 

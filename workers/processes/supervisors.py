@@ -17,9 +17,7 @@ import time
 from contextlib import suppress
 
 from . import supervisor
-from .own_child import NoSupervisor, ProcessSession
-from .pipes import Pipes
-from .stop_switch import DYING_S, GRACE_S
+from .own_child import DYING_S, GRACE_S, NoSupervisor, Pipes, ProcessSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
-from ....subscribers.inboxes.first_mail import FirstMail
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import SeenMailFile, UnseenMail
-from ....subscribers.inboxes.session import inbox_of
+from ....subscribers.inboxes.session import FirstMail, inbox_of
 from ..session import McpSession
 from .common import (
     PAGE,

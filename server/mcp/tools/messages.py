@@ -15,13 +15,12 @@ from ....bus.bus import Bus
 from ....bus.own_answers import first_answered_before
 from ....bus.search.search import Found
 from ....schema.errors import InvalidInput, NotFound, Refused
-from ....schema.message.draft import ABSENT, Draft
+from ....schema.message.draft import ABSENT, Draft, parse_priority
 from ....schema.message.message import Message
 from ....schema.message.patterns import check_pattern, not_acted_upon
-from ....schema.message.priority import parse_priority
 from ....schema.message.reply_types import ReplyTypes
-from ....subscribers.conversations.answers import Answer, check, double_answers, receive
-from ....subscribers.conversations.answers import named as conversation_named
+from ....subscribers.answers import Answer, check, double_answers, receive
+from ....subscribers.answers import named as conversation_named
 from ....subscribers.inboxes.seen_mail import SeenMailFile
 from ....subscribers.overview.trace import read_receipts
 from ....subscribers.requests import Request

@@ -3,7 +3,7 @@
 import pytest
 
 from ackbus.schema.errors import InvalidInput
-from ackbus.workers.commands.json_contract import parse_response
+from ackbus.workers.json_contract import parse_response
 
 
 @pytest.mark.requirement("Q-13")

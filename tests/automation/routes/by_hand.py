@@ -23,7 +23,7 @@ from ackbus.schema.message.message import Message
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.queues.queue_set import QueueSet
-from ackbus.workers.processes.stop_switch import StopSwitch
+from ackbus.workers.processes.own_child import StopSwitch
 
 from ..conftest import Folder
 

@@ -9,7 +9,7 @@ import pytest
 from ackbus.automation.config.snapshot import BreakerConfig, ScheduleEntry, Window
 from ackbus.automation.jobs.submission import Duplicate, JobRequest, Submission, Submitted
 from ackbus.automation.schedules.tables import Decisions, Schedules
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 
 from .stage import BEGIN_MS, MINUTE_MS, Stage, entry
 

@@ -7,7 +7,7 @@ from zoneinfo import TZPATH
 
 import pytest
 
-from ackbus.automation.config import own_zone as own_zone_module
+from ackbus.automation.config import durations as own_zone_module
 from ackbus.automation.config.shapes import check_timezone
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.schedules.recurrence import why_not, zone_of

@@ -22,7 +22,7 @@ from ackbus.automation.schedules.firing import ScheduleControl, times_until
 from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
 from ackbus.schema.errors import NotFound
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.queues.queue_changes import remove_queue
+from ackbus.subscribers.queues.queue_set import remove_queue
 
 from .stage import BEGIN_MS, MINUTE_MS, Stage, entry
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ackbus
-from ackbus.workers.commands.json_contract import parse_response
+from ackbus.workers.json_contract import parse_response
 
 SHIPPED = Path(ackbus.__file__).parent / "automation/shipped"
 

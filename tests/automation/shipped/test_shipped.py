@@ -10,9 +10,9 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.active_config import examine_folder
+from ackbus.automation.plugins.discovery import add as copy
+from ackbus.automation.plugins.discovery import shipped
 from ackbus.automation.plugins.manifest import read_manifest
-from ackbus.automation.plugins.shipped import add as copy
-from ackbus.automation.plugins.shipped import shipped
 
 from ...conftest import RunBus, wait_until
 from ..api.serving import API, KEYS, api_of, problem

@@ -81,7 +81,7 @@ def test_u_20_a_quiet_stream_shows_that_it_lives(bus: Bus, sessions: Sessions) -
     """U-20: a comment every 15 s, also while other sessions are told of things."""
     from types import SimpleNamespace
 
-    from ackbus.server.live.feed import LiveFeed
+    from ackbus.server.feed import LiveFeed
     from ackbus.server.pushpals.streams import _batches
 
     assert ClientTimeouts().keep_alive_s == 15

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.repository import GitFailed
+from ackbus.git.sealed import NotTrusted
 from ackbus.git.trees.tree_list import LinkedTree
 from ackbus.git.trees.tree_state import read_state
-from ackbus.git.trusted import NotTrusted
 from ackbus.schema.errors import NotFound, Refused
 from ackbus.tasks.board.board import Boards
 from ackbus.tasks.board.comments import comment, place_in

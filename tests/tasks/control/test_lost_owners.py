@@ -10,7 +10,7 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Claims
-from ackbus.subscribers.jobs.manual_acts import ManualActs
+from ackbus.subscribers.jobs.outcomes import ManualActs
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
 from ackbus.subscribers.queues.queue import Queue

@@ -11,7 +11,7 @@ from ackbus.errors import AnsweredAgainWarning, InvalidInput
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.errors import QueueMismatch
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 from ackbus.tasks.control.entries import NotClaimed, limit_of
 from ackbus.tasks.control.requests import Requests, row
 from ackbus.tasks.steps.planning import open_queue

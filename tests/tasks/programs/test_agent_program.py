@@ -19,7 +19,7 @@ from ackbus.tasks.agent_program import (
     ProgramEnd,
     run_program,
 )
-from ackbus.workers.processes.stop_switch import StopSwitch
+from ackbus.workers.processes.own_child import StopSwitch
 from ackbus.workers.processes.supervisors import Supervisors
 
 from ...conftest import wait_until

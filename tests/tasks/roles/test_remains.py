@@ -12,7 +12,7 @@ from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.rescue import RESCUED
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
-from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queue_set import change_policy
 from ackbus.tasks.spawn import Spawn, TaskSpec
 
 from ...conftest import RunBus, wait_until

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...bus.leases import Leases
-from ...bus.log.log import find_message
-from ...bus.own_answers import is_asked, request_meant
-from ...schema.arguments import checked
-from ...schema.errors import AckbusError, InvalidInput
-from ...schema.message.reply_types import REQUEST, ReplyTypes, is_word
-from ...schema.queries import Queries, Table
+from ..bus.leases import Leases
+from ..bus.log.log import find_message
+from ..bus.own_answers import is_asked, request_meant
+from ..schema.arguments import checked
+from ..schema.errors import AckbusError, InvalidInput
+from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
+from ..schema.queries import Queries, Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final, Literal
 
-    from ...bus.bus import Bus
-    from ...schema.message.message import Message
-    from ..options import AnswerState
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+    from .options import AnswerState
 
 SQL = Queries(beside=__file__)
 
@@ -200,7 +200,7 @@ def receive(
     if answer.reply is None or reader is None or reader != answer.asker:
         return
     try:
-        from ..inboxes.inbox import Inbox
+        from .inboxes.inbox import Inbox
 
         Inbox(bus, reader).receive(answer.reply, timeout_s=timeout_s)
     except AckbusError:

@@ -12,24 +12,24 @@ import re
 
 import orjson
 
-from ...bus import tracing
-from ...schema.arguments import with_checked_arguments
-from ...schema.directory.layout import BUS_DIR_VARIABLE
-from ...schema.errors import AckbusError, InvalidInput
-from ...schema.message.draft import TRACE_PARENT, TRACE_STATE
-from ...subscribers.jobs.claims import Outcome
-from ..processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
-from ..processes.stop_switch import StopSwitch
-from ..work import AttemptResult
+from ..bus import tracing
+from ..schema.arguments import with_checked_arguments
+from ..schema.directory.layout import BUS_DIR_VARIABLE
+from ..schema.errors import AckbusError, InvalidInput
+from ..schema.message.draft import TRACE_PARENT, TRACE_STATE
+from ..subscribers.jobs.claims import Outcome
+from .processes.own_child import StopSwitch
+from .processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
+from .work import AttemptResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...bus.bus import Bus
-    from ...schema.message.message import Message
-    from ...subscribers.jobs.claims import Claim
-    from ..processes.supervisors import Supervisors
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+    from ..subscribers.jobs.claims import Claim
+    from .processes.supervisors import Supervisors
 
 # The environment variables of a command about its message.
 

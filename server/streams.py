@@ -7,30 +7,34 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from anyio.lowlevel import checkpoint
-from fastapi import APIRouter, Header, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Header, Path, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from ...bus.bus import Bus
-from ...bus.log.filters import Criteria
-from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
-from ...schema.message.names import MAX_SEQ
-from ..access.access import GuardedRouter, authorize
-from ..access.table import SERVER, AccessRule
-from ..access.tokens import TooManyRequests
-from ..api.common import (
+from ..bus.bus import Bus
+from ..bus.log.log import Criteria
+from ..schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
+from ..schema.message.draft import Draft
+from ..schema.message.names import MAX_SEQ, new_id
+from .access.access import GuardedRouter, TheClient, authorize
+from .access.table import SERVER, AccessRule
+from .access.tokens import TooManyRequests
+from .api.common import (
     After,
     OfAgent,
     OfConversation,
     OfType,
     TheBus,
+    TheTrace,
     new_router,
     problems,
 )
-from ..listening import ClientTimeouts
-from ..problems import problem
-from ..waiting import begin_after, until_gone
+from .api.messages import publish_all
 from .feed import Batch, LiveFeed, StreamClient, StreamEnd
+from .listening import ClientTimeouts
+from .problems import problem
+from .records import OR_BOUND, Id, Name, ReceiptRecord, RequestBody
+from .waiting import begin_after, until_gone
 
 #: The longest reason that a close frame has room for, in bytes.
 _MAX_REASON_BYTES = 123
@@ -248,3 +252,99 @@ def stream_of(
     patience: ClientTimeouts = request.app.state.patience
     batches = feed.stream(begin, filters, keep_alive_s=patience.keep_alive_s)
     return EventStream(request, batches, row)
+
+
+# Sessions: a conversation as a person's client follows it, and speaks in it.
+
+#: The type of a person's message in a session, and its sender unless the client names one.
+_TYPE, _SPEAKER = "message", "client"
+
+sessions_router = new_router("sessions")
+session_sockets = GuardedRouter(SERVER, prefix="/v1")
+
+SessionId = Annotated[str, Path(min_length=1, max_length=255, description="Its conversation.")]
+
+
+class SessionMessageBody(RequestBody):
+    """A person's message in a session."""
+
+    text: str = Field(description="The words.")
+    intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
+    from_agent: Name | None = Field(
+        None, alias="from", description=f"The speaker; {OR_BOUND}, or else {_SPEAKER!r}."
+    )
+    to_agent: str | None = Field(None, alias="to", description="The recipient; none: all.")
+    id: Id | None = Field(None, description="Saying it again then stores nothing.")
+
+
+class SessionMessageReceipt(ReceiptRecord):
+    """The receipt of a person's message, with its turn."""
+
+    turn_id: str = Field(description="Its turn: what agents do about it may carry it on.")
+
+
+@sessions_router.get(
+    "/sessions/{session:path}/events",
+    status_code=200,
+    response_class=EventStream,
+    responses=STREAM | problems(409),
+)
+async def follow_session(
+    request: Request,
+    session: SessionId,
+    bus: TheBus,
+    after: After = 0,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Follow a conversation from its beginning, or from a seq on, as server-sent events.
+
+    It need not have begun: what is said in it first comes first.
+    """
+    filters, row = Criteria(conversation=session), SERVER["GET /v1/sessions/{session}/events"]
+    return stream_of(request, bus, filters, after, last_event_id, row=row)
+
+
+@sessions_router.post(
+    "/sessions/{session:path}/message",
+    status_code=201,
+    responses={
+        200: {"model": SessionMessageReceipt, "description": "It was there already."},
+        **problems(409, 413),
+    },
+)
+async def speak_in_session(
+    session: SessionId,
+    body: SessionMessageBody,
+    bus: TheBus,
+    writer: TheClient,
+    trace: TheTrace,
+    response: Response,
+) -> SessionMessageReceipt:
+    """Publish a person's message in a conversation: of type `message`, in a new turn."""
+    speaker = writer.own(body.from_agent) or _SPEAKER
+    # A repeated message keeps its turn.
+    turn_id = body.id or new_id()
+    payload = {"text": body.text} | ({} if body.intent is None else {"intent": body.intent})
+    draft = Draft(
+        _TYPE,
+        payload,
+        from_agent=speaker,
+        to_agent=body.to_agent,
+        id=body.id,
+        correlation_id=session,
+        headers={"turn_id": turn_id},
+    )
+    (receipt,) = await publish_all(bus, [draft], trace, response)
+    return SessionMessageReceipt(**receipt.model_dump(), turn_id=turn_id)
+
+
+@session_sockets.websocket("/sessions/{session:path}/ws")
+async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
+    """Follow a conversation over WebSocket; the same as its events."""
+    row = SERVER["WS /v1/sessions/{session}/ws"]
+    await serve_socket(socket, row, StreamStart(after=0), conversation=session)
+
+
+# The routers of the live streams.
+
+ROUTERS = (events_router, router, sessions_router, session_sockets)

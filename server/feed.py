@@ -24,16 +24,16 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
-from ...bus.bus import RECHECK_S, Bus
-from ...bus.doorbell import listen
-from ...bus.log.filters import Criteria
-from ...schema.errors import AckbusError
-from ...schema.message.message import Message
-from ...schema.processes import start_thread
-from ...schema.sqlite.rules.damaged_rows import damage_behind
-from ..access.access import is_still_authorized
-from ..access.table import AccessRule
-from ..listening import ClientTimeouts
+from ..bus.bus import RECHECK_S, Bus
+from ..bus.doorbell import listen
+from ..bus.log.log import Criteria
+from ..schema.errors import AckbusError
+from ..schema.message.message import Message
+from ..schema.processes import start_thread
+from ..schema.sqlite.rules.damaged_rows import damage_behind
+from .access.access import is_still_authorized
+from .access.table import AccessRule
+from .listening import ClientTimeouts
 
 # Batches of messages in order, encoded once for all their clients.
 

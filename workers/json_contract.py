@@ -10,29 +10,29 @@ from dataclasses import replace
 
 import orjson
 
-from ...schema.arguments import with_checked_arguments
-from ...schema.errors import InvalidInput, shown
-from ...schema.message.canonical_json import decode, encode
-from ...schema.message.draft import DEDUPE_KEY, Draft
-from ...schema.message.names import check_type
-from ...schema.message.times import format_ts
-from ...schema.queries import Queries, Table
-from ...subscribers.jobs.claims import Outcome
-from ...subscribers.jobs.outcomes import CONTEXT, carried_on
-from ...subscribers.jobs.policy import work_headers
-from ..work import AttemptResult
+from ..schema.arguments import with_checked_arguments
+from ..schema.errors import InvalidInput, shown
+from ..schema.message.canonical_json import decode, encode
+from ..schema.message.draft import DEDUPE_KEY, Draft
+from ..schema.message.names import check_type
+from ..schema.message.times import format_ts
+from ..schema.queries import Queries, Table
+from ..subscribers.jobs.claims import Outcome
+from ..subscribers.jobs.outcomes import CONTEXT, carried_on
+from ..subscribers.jobs.policy import work_headers
 from .raw_contract import EX_CONFIG, EX_TEMPFAIL, ContractCommand, how_it_exited, with_stderr_line
+from .work import AttemptResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
-    from ...schema.message.message import Message
-    from ...subscribers.jobs.claims import Claim
-    from ..processes.run_process import ProcessEnd
-    from ..processes.supervisors import Supervisors
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+    from ..subscribers.jobs.claims import Claim
+    from .processes.run_process import ProcessEnd
+    from .processes.supervisors import Supervisors
 
 # Responses of protocol 2: what a command printed, checked and made whole.
 #
