@@ -18,7 +18,7 @@ from ..schema.queries import engine_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema.engine import Engine
-    from .bus import Bus
+    from .local_bus import LocalBus
 
 #: An event of inotify: watch, mask, cookie, length of the name. And its size.
 _EVENT = "iIII"
@@ -178,12 +178,12 @@ class _Watch:
         self._inotify.close()
 
 
-def listen(bus: Bus) -> Listener:
+def listen(bus: LocalBus) -> Listener:
     """Return a listener of a bus, for a waiting loop; close it, or use it in a `with`."""
     return Listener(bus.layout.doorbell, engine_of(bus))
 
 
-def ring(bus: Bus) -> None:
+def ring(bus: LocalBus) -> None:
     """Wake every waiter of a bus, after the commit where a transaction is open. Never raises."""
     engine_of(bus).after_commit(bus._doorbell.ring)
 

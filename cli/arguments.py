@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.directory.discovery import find_bus
 from ..schema.directory.layout import BUS_DIR_VARIABLE, expand_home, user_bus
 from ..schema.errors import InvalidInput
@@ -18,16 +18,18 @@ _UPWARDS = "looking upwards from here"
 BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
 
-def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+def open_bus(
+    directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
+) -> LocalBus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
+    bus = LocalBus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {bus.layout.directory}")
     if bus.backup_made_at_ms is not None:
         _note_backup(bus)
     return bus
 
 
-def _note_backup(bus: Bus) -> None:
+def _note_backup(bus: LocalBus) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema.sqlite.settings import age_of_backup
 

@@ -21,7 +21,7 @@ from .show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..bus.reservations.reservations import Conflict
 
 # Reservations and conflicts as the commands print them. Loads only what a hook needs.
@@ -44,14 +44,14 @@ def describe(conflict: Conflict, holder: str = "") -> str:
     )
 
 
-def state_of_holder(bus: Bus, conflict: Conflict) -> str:
+def state_of_holder(bus: LocalBus, conflict: Conflict) -> str:
     """Return whether the holder of a conflict lives, and since when it is silent."""
     from ..subscribers.overview.agents import holder_of
 
     return str(holder_of(bus, conflict.held))
 
 
-def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
+def conflict_record(bus: LocalBus, conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
     from ..subscribers.overview.agents import holder_of
 
@@ -159,14 +159,14 @@ def check_mode(mode: str, *modes: str) -> None:
         raise InvalidInput(f"the mode must be {' or '.join(modes)}, not {mode!a}")
 
 
-def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
+def open_bus(tree: WorkTree, directory: str | None, user: bool) -> LocalBus:
     """Open the bus as other commands do, but look for it from the root of the work tree."""
     if directory is None and not user:
         directory = find_bus(tree.root)
     return arguments.open_bus(directory, user)
 
 
-def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
+def _line(bus: LocalBus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
     reservation = conflict.held
     if reservation.mode == "shared":

@@ -24,8 +24,8 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
-from ..bus.bus import RECHECK_S, Bus
 from ..bus.doorbell import listen
+from ..bus.local_bus import RECHECK_S, LocalBus
 from ..bus.log.log import Criteria
 from ..schema.errors import AckbusError
 from ..schema.message.message import Message
@@ -153,7 +153,7 @@ class FeedHistory:
         bus: whose log.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._blocks: OrderedDict[tuple[int, int], asyncio.Task[list[Batch]]] = OrderedDict()
         self._readers = anyio.CapacityLimiter(_READERS)
@@ -222,7 +222,7 @@ class LiveFeed:
         bus: whose messages.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._history = FeedHistory(bus)
         self._batches: list[Batch] = []

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.responses import RedirectResponse
 
 from ..bus import tracing
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.errors import (
     AckbusError,
     AnsweredAgainWarning,
@@ -85,7 +85,7 @@ _DOCUMENT = "/v1/openapi.json"
 
 
 def create_app(
-    bus: Bus,
+    bus: LocalBus,
     access: BusAccess,
     *,
     hosts: Collection[str] | None = None,
@@ -382,7 +382,7 @@ class Options:
 
 
 def serve(
-    bus: Bus, options: Options, *, on_ready: Callable[[str], object] = lambda url: None
+    bus: LocalBus, options: Options, *, on_ready: Callable[[str], object] = lambda url: None
 ) -> None:
     """Serve a bus until SIGINT or SIGTERM. Blocks; call it from the main thread.
 
@@ -429,7 +429,7 @@ def serve(
             server.run(sockets=[listener])
 
 
-def _access_of_pushpals(bus: Bus, options: Options) -> BusAccess:
+def _access_of_pushpals(bus: LocalBus, options: Options) -> BusAccess:
     """Return what authenticates requests in PushPals' forms; without `is_open` they need tokens.
 
     Raises:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterable, Iterator
     from typing import Unpack
 
-    from ..bus.bus import Bus
     from ..bus.doorbell import Listener
+    from ..bus.local_bus import LocalBus
     from ..schema.message.fields import MessageFields
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
@@ -47,7 +47,7 @@ class Request:
             live worker serves its type; else None.
     """
 
-    bus: Bus
+    bus: LocalBus
     seq: int
     id: str
     conversation: str
@@ -58,7 +58,7 @@ class Request:
     @classmethod
     def send(
         cls,
-        bus: Bus,
+        bus: LocalBus,
         type: str,
         payload: object = ABSENT,
         *,
@@ -95,7 +95,7 @@ class Request:
     @classmethod
     async def send_async(
         cls,
-        bus: Bus,
+        bus: LocalBus,
         type: str,
         payload: object = ABSENT,
         *,
@@ -110,7 +110,9 @@ class Request:
         return await in_thread(send)
 
     @classmethod
-    def published(cls, bus: Bus, seq: int, reply_types: ReplyTypes, *, is_new: bool) -> Request:
+    def published(
+        cls, bus: LocalBus, seq: int, reply_types: ReplyTypes, *, is_new: bool
+    ) -> Request:
         """Return the request that its asker has published, without a warning.
 
         Args:
@@ -170,70 +172,6 @@ class Request:
         """
         ((_, answer),) = _Waiting([self], timeout_s).answers()
         return answer
-
-
-@checked
-def request(
-    bus: Bus,
-    type: str,
-    payload: object = ABSENT,
-    *,
-    from_agent: str,
-    timeout_s: float | None = None,
-    success_type: str | None = None,
-    failure_type: str | None = None,
-    **fields: Unpack[MessageFields],
-) -> Answer:
-    """Publish a request, wait for the first message that answers it, and return that.
-
-    Args:
-        bus: an open bus.
-        type, payload, from_agent: as for `Bus.publish`.
-        timeout_s: how long to wait, in seconds; None waits for ever.
-        success_type, failure_type, fields: as for `Request.send`.
-
-    Raises:
-        TimedOut: no answer came in that time. The request stands, and may still be answered.
-        As for `Request.send`.
-    """
-    sent = Request.send(
-        bus,
-        type,
-        payload,
-        from_agent=from_agent,
-        success_type=success_type,
-        failure_type=failure_type,
-        **fields,
-    )
-    return sent.wait(timeout_s)
-
-
-@checked
-async def request_async(
-    bus: Bus,
-    type: str,
-    payload: object = ABSENT,
-    *,
-    from_agent: str,
-    timeout_s: float | None = None,
-    success_type: str | None = None,
-    failure_type: str | None = None,
-    **fields: Unpack[MessageFields],
-) -> Answer:
-    """Publish a request and wait for its answer, as `request` does, without blocking the loop.
-
-    A cancelled call may have published the request.
-    """
-    sent = await Request.send_async(
-        bus,
-        type,
-        payload,
-        from_agent=from_agent,
-        success_type=success_type,
-        failure_type=failure_type,
-        **fields,
-    )
-    return await sent.wait_async(timeout_s)
 
 
 @checked

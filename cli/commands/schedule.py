@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...automation.active_config import ConfigSnapshot
     from ...automation.config.snapshot import ScheduleEntry
     from ...automation.schedules.firing import ScheduleControl
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 commands = Commands()
 schedule = commands.group("schedule", help="Schedules: when commands of plugins are due.")
@@ -200,7 +200,7 @@ def _would(act: str) -> int:
     return 0
 
 
-def _by_hand(bus: Bus, snapshot: ConfigSnapshot) -> ScheduleControl:
+def _by_hand(bus: LocalBus, snapshot: ConfigSnapshot) -> ScheduleControl:
     from ...automation.jobs.submission import Submission
     from ...automation.schedules.firing import ScheduleControl
 

@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...bus.bus import Bus
 from ...bus.doorbell import Listener, listen
+from ...bus.local_bus import LocalBus
 from ...schema.message.times import format_ts
 from ..show import output
 from ..show.terminal import message_line
@@ -116,7 +116,7 @@ Shown = TypeVar("Shown", bound=Recorded)
 _LEAST_S, _MOST_S = 0.2, 1.0
 
 
-def show_once(bus: Bus) -> None:
+def show_once(bus: LocalBus) -> None:
     """Print the present state of the bus, in plain lines or as one JSON object."""
     snapshot = Watcher(bus).look()
     if output.is_json():
@@ -134,7 +134,7 @@ def show_once(bus: Bus) -> None:
         output.messages((message for message, _ in snapshot.messages[-10:]), bus.blobs)
 
 
-def watch(bus: Bus) -> None:
+def watch(bus: LocalBus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
 
     def draw(snapshot: BusSnapshot, height: int) -> RenderableType:
@@ -145,7 +145,7 @@ def watch(bus: Bus) -> None:
 
 
 def keep_showing(
-    bus: Bus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+    bus: LocalBus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
 ) -> None:
     """Show something of a bus, as `watch` shows the bus.
 

@@ -6,8 +6,8 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 
-from ...bus.bus import RECHECK_S
 from ...bus.doorbell import listen
+from ...bus.local_bus import RECHECK_S
 from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...bus.bus import Bus
     from ...bus.doorbell import Listener
+    from ...bus.local_bus import LocalBus
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
 #: with a commit, so without a pause the exporter would commit as often as all publishers together.
@@ -57,7 +57,7 @@ class Exporter:
     `with Exporter(bus):`) for a thread beside other work.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._stopped = False
         self._listener: Listener | None = None

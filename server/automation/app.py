@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ..access.access import OwnOrigins
 from ..feed import LiveFeed
 from ..health import Readiness
@@ -41,7 +41,7 @@ ROUTERS = (
 
 
 def create_api(
-    bus: Bus,
+    bus: LocalBus,
     service: RunningService,
     reload: Callable[[], list[str]],
     *,

@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from ...bus.bus import Bus
 from ...bus.heartbeat_thread import Hearts
 from ...bus.heartbeats import Heartbeat
+from ...bus.local_bus import LocalBus
 from ...bus.presence.session_name import process_of
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
@@ -47,7 +47,7 @@ class PresenceThread:
 
     def __init__(
         self,
-        open_bus: Callable[[], Bus],
+        open_bus: Callable[[], LocalBus],
         agent: str | None,
         holder: str | None,
         prepare: Callable[[], None],
@@ -180,10 +180,10 @@ class BusHandle:
         open_bus: opens it.
     """
 
-    def __init__(self, open_bus: Callable[[], Bus]) -> None:
+    def __init__(self, open_bus: Callable[[], LocalBus]) -> None:
         self._open = open_bus
         self._lock = threading.Lock()
-        self._bus: Bus | None = None
+        self._bus: LocalBus | None = None
         self._file: tuple[int, int] | None = None
         self._hearts: Hearts | None = None
         # When each agent whose heart beats made its last call, by the monotonic clock.
@@ -193,7 +193,7 @@ class BusHandle:
         #: Whether `end_waiting` was called.
         self.is_ending = False
 
-    def bus(self) -> Bus:
+    def bus(self) -> LocalBus:
         """Return the bus.
 
         Raises:
@@ -275,7 +275,7 @@ class BusHandle:
         self._bus = None
 
 
-def _file_of(bus: Bus) -> tuple[int, int] | None:
+def _file_of(bus: LocalBus) -> tuple[int, int] | None:
     """Return the identity of the bus file in a bus's directory, or None when there is none."""
     try:
         status = os.stat(bus.layout.database)
@@ -326,7 +326,7 @@ class McpSession:
         self._root = root
 
     @property
-    def bus(self) -> Bus:
+    def bus(self) -> LocalBus:
         """The bus, open."""
         return self.home.bus()
 

@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.trees.rescue import KeptCommit
     from ...schema.message.draft import Draft
     from .planning import TaskJob
@@ -55,7 +55,7 @@ class KeptHeads:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._trusted = TrustedRepositories(bus.layout.directory)
 

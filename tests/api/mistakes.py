@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ackbus import Bus, Draft, Inbox, Message, Queue, Request, Session, Worker, request
+from ackbus import Bus, Draft, Inbox, Message, Queue, Request, Session, Worker
 
 
 async def later(message: Message) -> None:
@@ -50,7 +50,7 @@ def work(bus: Bus) -> None:
 def talk(bus: Bus) -> None:
     Request.send(bus, "a.request", form_agent="a")  # wrong: from_agent
     Request.send(bus, "a.request", from_agent="a", sucess_type="b")  # wrong: success_type
-    request(bus, "a.request", from_agent="a", timeout="5")  # wrong: timeout_s
+    bus.request("a.request", from_agent="a", timeout="5")  # wrong: timeout_s
     Request.send(bus, "a.request", from_agent="a").wait("5")  # wrong
     Session(bus, "a", max_delivery=3)  # wrong: max_deliveries
     with Session(bus, "a") as me:

@@ -12,7 +12,6 @@ import pytest
 from ackbus import Bus, Draft, Queue
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.errors import NotActedUponWarning, WrongJobState
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.patterns import ACTED_TYPES, UNPROVEN, acted_type
 from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.tasks.control.requests import Completions
@@ -85,7 +84,7 @@ def line_of(draft: Draft) -> bytes:
 
 def imported(yard: Yard, draft: Draft, run_bus: RunBus) -> None:
     with pytest.warns(NotActedUponWarning, match="lines: 1"):
-        assert import_jsonl(yard.bus, io.BytesIO(line_of(draft))).stored == 1
+        assert yard.bus.import_jsonl(io.BytesIO(line_of(draft))).stored == 1
 
 
 def as_a_reply(yard: Yard, draft: Draft, run_bus: RunBus) -> None:
