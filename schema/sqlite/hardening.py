@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 import apsw
 
@@ -138,17 +137,20 @@ _TOKENS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class ForeignObjects:
     """The differences of a file from a new bus.
+
+    By hand: the module that makes dataclasses takes as long to load as Python takes to start.
 
     Attributes:
         refused: the parts that could do something, or no longer do what they should, in words.
         reported: the parts of other programs that do nothing: tables, plain indexes, views.
     """
 
-    refused: list[str]
-    reported: list[str]
+    __slots__ = ("refused", "reported")
+
+    def __init__(self, refused: list[str], reported: list[str]) -> None:
+        self.refused, self.reported = refused, reported
 
 
 def foreign_objects_in(connection: apsw.Connection) -> ForeignObjects:
