@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from ...schema.errors import LeaseLost
 from ...schema.process_table import runs
+from ...schema.queries import Table
 from ..statements import SQL
 
 TYPE_CHECKING = False
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...schema.engine import Engine
     from ..leases import Leases
 
 #: The beginning of the lease's name; the reservation's token follows. The statements have it, too.
@@ -67,11 +67,11 @@ def ended_sessions() -> Callable[[str | None], bool]:
     return is_over
 
 
-def live_rows(engine: Engine, now_ms: int) -> list[tuple[Any, ...]]:
-    """Return the rows of the reservations whose time and session have not ended.
+class LiveReservations(Table):
+    """The reservations whose time and session have not ended, as rows."""
 
-    A row has the fields of a `Reservation`, in their order.
-    """
-    is_over = ended_sessions()
-    rows = engine.rows(SQL["live_reservations"], (now_ms,))
-    return [row for row in rows if not is_over(row[-1])]
+    def rows(self, now_ms: int) -> list[tuple[Any, ...]]:
+        """Return the rows that hold at a time; each has the fields of a `Reservation`, in order."""
+        is_over = ended_sessions()
+        rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
+        return [row for row in rows if not is_over(row[-1])]

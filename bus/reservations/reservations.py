@@ -19,7 +19,7 @@ from ...schema.message.times import format_ts
 from ...schema.queries import Table
 from ..leases import Leases, duration_of
 from ..statements import SQL
-from .live_rows import bind_to_session, ended_sessions, forget_ended, live_rows
+from .live_rows import LiveReservations, bind_to_session, ended_sessions, forget_ended
 from .path_patterns import PathIndex, PathPattern, escape_path, literal_pattern, parse_pattern
 
 TYPE_CHECKING = False
@@ -367,7 +367,7 @@ class Reservations(Table):
 
     def _live(self, now_ms: int) -> Sequence[Reservation]:
         """Return the reservations whose time and session have not ended."""
-        return [Reservation(*row) for row in live_rows(self._engine, now_ms)]
+        return [Reservation(*row) for row in LiveReservations(self._engine).rows(now_ms)]
 
     def _of_token(self, token: int) -> Reservation | None:
         row = self._engine.row(SQL["reservation_of_token"], (token,))
