@@ -147,9 +147,9 @@ def _print_conflicts(
     ]
     if not conflicts:
         return False
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
-    with Bus(database) as bus:
+    with LocalBus(database) as bus:
         for conflict in conflicts:
             if output.is_json():
                 output.json_line(conflict_record(bus, conflict))

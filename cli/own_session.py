@@ -9,7 +9,7 @@ from ..schema.process_table import SESSION_VARIABLE, ancestors, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..subscribers.inboxes.session_names import SessionNames
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from ...blobs.store import BlobStore
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.log.archive_reader import PIECE_BYTES, lines_of_frame, segment_name
 from ...bus.log.archive_records import ArchiveFrame, Segment
 from ...bus.search.search import Search

@@ -29,6 +29,7 @@ ROOT = Path(ackbus.__file__).parent
 INTERNAL = {
     *(
         "Database",
+        "LocalBus",
         "Engine",
         "Folder",
         "Log",
