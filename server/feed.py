@@ -33,7 +33,7 @@ from ..schema.processes import start_thread
 from ..schema.sqlite.rules.damaged_rows import damage_behind
 from .access.access import is_still_authorized
 from .access.table import AccessRule
-from .listening import ClientTimeouts
+from .connections import ClientTimeouts
 
 # Batches of messages in order, encoded once for all their clients.
 

@@ -45,10 +45,7 @@ from .api.jobs import router as jobs
 from .api.leases import router as leases
 from .api.messages import router as messages
 from .api.queues import router as queues
-from .feed import LiveFeed
-from .health import Readiness
-from .health import router as health
-from .listening import (
+from .connections import (
     MAX_BLOB_BYTES,
     MAX_BODY_BYTES,
     BodyLimit,
@@ -58,6 +55,9 @@ from .listening import (
     server_config,
     url_of,
 )
+from .feed import LiveFeed
+from .health import Readiness
+from .health import router as health
 from .mcp.route import McpMount
 from .metrics import Metrics, RequestMetrics
 from .metrics import router as metrics

@@ -30,8 +30,8 @@ from .api.common import (
     problems,
 )
 from .api.messages import publish_all
+from .connections import ClientTimeouts
 from .feed import Batch, LiveFeed, StreamClient, StreamEnd
-from .listening import ClientTimeouts
 from .problems import problem
 from .records import OR_BOUND, Id, Name, ReceiptRecord, RequestBody
 from .waiting import begin_after, until_gone

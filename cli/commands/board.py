@@ -27,7 +27,7 @@ from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
 from ..running.looking import looking
 from ..show import output
-from ..top.board import show
+from ..show.board import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _watch(bus: LocalBus, boards: Boards) -> None:
     from ..top.running import keep_showing
 
     def picture(current: Board, height: int) -> RenderableType:
-        from ..top.board import picture  # rich is slow to load
+        from ..show.board import picture  # rich is slow to load
 
         return picture(current, height)
 

@@ -20,8 +20,8 @@ from ...bus.doorbell import Listener, listen
 from ...bus.local_bus import LocalBus
 from ...schema.message.times import format_ts
 from ..show import output
+from ..show.board import cut, line, row_counts, table_part
 from ..show.terminal import message_line
-from .board import cut, line, row_counts, table_part
 from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, BusSnapshot, Watcher
 
 TYPE_CHECKING = False
@@ -198,7 +198,7 @@ def _drawing(
     if output.is_json():
         yield _print_json
         return
-    from .board import full_screen  # rich is slow to load
+    from ..show.board import full_screen  # rich is slow to load
 
     with full_screen(picture) as draw:
         yield draw

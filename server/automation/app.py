@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 from ...bus.local_bus import LocalBus
 from ..access.access import OwnOrigins
+from ..connections import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
 from ..feed import LiveFeed
 from ..health import Readiness
-from ..listening import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
 from ..metrics import Metrics
 from ..problems import ProblemStyle, handle_problems
 from ..waiting import bound_threads

@@ -166,4 +166,4 @@ def test_every_server_has_its_connections_from_one_place() -> None:
             calls = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Call)]
             if any(ast.unparse(each.func) in ("uvicorn.Config", "uvicorn.run") for each in calls):
                 makers.add(path.relative_to(package).as_posix())
-    assert makers == {"server/listening.py"}
+    assert makers == {"server/connections.py"}
