@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from ...automation.config.snapshot import key_of
+from ...automation.config.values import key_of
 from ...schema.errors import InvalidInput
 from ...schema.message.names import MAX_SEQ as MAX_SEQ
 from ...schema.message.names import seq_in
