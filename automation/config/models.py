@@ -31,6 +31,7 @@ from .durations import (
 )
 from .validation import (
     DERIVED,
+    NOT_EMPTY,
     Count,
     Duration,
     Free,
@@ -353,7 +354,7 @@ class Pipeline(Settings):
     max_depth: Annotated[int, Field(ge=0)] | None = None
     execution_mode: Literal["async", "synchronous"] = "async"
     timeout_s: Duration = 30.0
-    steps: Annotated[tuple[PipelineStep, ...], Field(min_length=1)]
+    steps: Annotated[tuple[PipelineStep, ...], NOT_EMPTY]
     place: Place = NOWHERE
 
 
@@ -448,7 +449,7 @@ class ApiToken(Settings):
     name: Text | None = None
     token: Text | None = None
     secret_ref: Text | None = None
-    scopes: Annotated[tuple[Text, ...], Field(min_length=1)]
+    scopes: Annotated[tuple[Text, ...], NOT_EMPTY]
 
 
 class ApiConfig(Settings):

@@ -70,8 +70,8 @@ _WORDS = {
     "tuple_type": "write a list",
     "frozen_set_type": "write a list",
     "string_too_short": "write a word",
+    "too_short": "write a word",
     "string_type": "write a word",
-    "too_short": "write at least one",
     "literal_error": "write {expected}",
 }
 
@@ -154,8 +154,6 @@ class Validation:
             return f"{path[-1]!r} is missing"
         if kind == "value_error":
             return str(facts["error"])
-        if kind == "too_short" and isinstance(self.at(*path), str):
-            return "write a word"
         if kind == "literal_error" and isinstance(value := self.at(*path), str):
             return f"{value!r} is not known; write {facts['expected']}"
         return _WORDS.get(kind, str(error["msg"]).lower()).format(**facts)
@@ -271,6 +269,16 @@ Free = Annotated[Any, BeforeValidator(_json)]
 Object = Annotated[Mapping[str, Any], BeforeValidator(_json), AfterValidator(Frozen)]
 Template = Annotated[str, BeforeValidator(_text)]
 Templates = Annotated[Mapping[str, Template], AfterValidator(Frozen)]
+
+
+def _not_empty(value: Any) -> Any:
+    if not value:
+        raise ValueError("write at least one")
+    return value
+
+
+#: Marks a list with one entry at least. A `min_length` would not count those that have a fault.
+NOT_EMPTY = AfterValidator(_not_empty)
 
 
 def _derived(value: Any, info: ValidationInfo) -> Any:

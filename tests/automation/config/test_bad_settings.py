@@ -297,3 +297,8 @@ def test_a_preferred_window_is_taken_and_warned_of(folder: Folder) -> None:
     assert entry.preferred_window is not None
     assert entry.preferred_window.start_minute == 480
     assert "times outside of it are moved to its next start" in str(config.warnings)
+
+
+def test_a_list_of_wrong_entries_is_not_called_empty(folder: Folder) -> None:
+    text = "pipelines: [{name: p, on: e, steps: [5]}]\n"
+    assert refused(folder, text) == ["1: pipelines[0].steps[0]: write a map"]
