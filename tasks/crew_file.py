@@ -245,7 +245,7 @@ def _of_environment(environ: Mapping[str, str]) -> Layer:
 
 def _variables() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the variables that there are, each with the path of its setting."""
-    roles = {
+    roles: dict[str, type[Settings]] = {
         "planner": PlannerSettings,
         "workers": WorkerSettings,
         "integrator": IntegratorSettings,
