@@ -21,7 +21,7 @@ BENCH = Path(__file__).parents[2] / "bench" / "mcp_tokens.py"
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the benchmark writes down."""
+    """The record that the benchmark writes."""
     out = tmp_path_factory.mktemp("bench") / "record.json"
     env = {key: value for key, value in os.environ.items() if not key.startswith("BUS_")}
     subprocess.run(

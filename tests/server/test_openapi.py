@@ -298,7 +298,7 @@ def example(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
 
 @pytest.mark.slow
 def test_every_operation_says_what_is_wrong_with_a_request(bus: Bus) -> None:
-    """Whatever is wrong with its body, query, path and headers, each 422 has `errors`.
+    """A wrong body, query, path or header: each 422 has `errors`.
 
     And every answer has a status that the document has for the operation.
     """

@@ -373,7 +373,7 @@ def test_watch_says_why_mail_woke_nobody(bus: Bus) -> None:
 
 
 def says_why(bus: Bus, way: WakeMethod, *, pace_s: float = 600, looks: int = 1) -> list[str]:
-    """What a watcher says of its looks."""
+    """The lines of a watcher about its looks."""
     rounds = iter([True] * looks)
     following = Waker(bus, "me", way, pace_s=pace_s).follow(
         patience_s=0, retry_s=0, goes_on=lambda: next(rounds, False)
