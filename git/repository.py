@@ -53,6 +53,11 @@ ALONE: dict[str, str | None] = {
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
+def is_whole_id(text: str) -> bool:
+    """Whether a text is the whole id of an object: no name, no option and no second line."""
+    return _ID.fullmatch(text) is not None
+
+
 class GitFailed(AckbusError):
     """Git is not installed, has no repository here, or failed."""
 
@@ -305,7 +310,7 @@ class Repository:
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
         answers = dict(zip(plain, output.splitlines(), strict=True))
         ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
-        return [id if _ID.fullmatch(id) else None for id in ids]
+        return [id if is_whole_id(id) else None for id in ids]
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
         """Return the same repository, with more variables."""
