@@ -345,9 +345,13 @@ class Repository:
     def _starting(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:
+        except OSError as error:
             if error.filename == self.folder:
-                raise GitFailed(f"{self.folder} is not there") from error
+                missing = isinstance(error, FileNotFoundError)
+                why = "is not there" if missing else f"can't be entered: {error.strerror}"
+                raise GitFailed(f"{self.folder} {why}") from error
+            if not isinstance(error, FileNotFoundError):
+                raise
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 

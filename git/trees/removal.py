@@ -478,8 +478,9 @@ class Removal:
             self.place.git.run("update-ref", "-d", ref, head, limit_s=_LIMIT_S)
         except CommandFailed as error:
             return f"it was moved meanwhile ({error.reason})"
-        with suppress(CommandFailed):  # most have no settings
-            self.place.git.run("config", "--remove-section", f"branch.{branch}")
+        if is_plain_file(os.path.join(self.place.common_dir, "config")):  # git writes through links
+            with suppress(CommandFailed):  # most have no settings
+                self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
 
     def _drop_done_heads(self, task: str, landed: Collection[str]) -> list[KeptCommit]:
