@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,7 +37,8 @@ _REFS_EACH = 4
 #: How long git, with its hooks and filters, may take for one step, in seconds.
 _LIMIT_S = 600.0
 
-#: The longest file that is read, in bytes: a million lines of the history of a ref.
+#: The longest file that is read, in bytes: a million lines of the history of a ref, or the index of
+#: a million files.
 _MAX_BYTES = 256 * 1024 * 1024
 
 #: A line of the history of a ref: the commit before, the one after, who, when, why.
@@ -208,9 +208,15 @@ def _leave_out(git: Repository, tree: LinkedTree) -> None:
 
 
 def _staged(git: Repository, admin: str, index: str) -> str | None:
-    """Return the tree of what is staged, by a copy of the index; None where there is none."""
+    """Return the tree of what is staged, by a copy of the index; None where there is none.
+
+    Raises:
+        Refused: the index is a pipe or the like, or too long.
+    """
     try:
-        shutil.copyfile(os.path.join(admin, "index"), index)
+        content = read_plain_file(os.path.join(admin, "index"), _MAX_BYTES)  # a device never ends
+        with open(index, "wb") as copy:
+            copy.write(content)
         return git.run("write-tree").decode().strip()
     except (FileNotFoundError, CommandFailed):  # nothing yet; or unmerged, of files of commits
         return None
