@@ -245,7 +245,7 @@ class WriteAheadLog:
         if not self.is_header_whole:  # the first frame has them too
             salts = self._file.read(_HEADER_BYTES + 8, 8)
         before = {struct.unpack(">2I", header[24:32]), self._sum(header[:24], (0, 0))}
-        frames = []
+        frames: list[WalFrame] = []
         length = 0
         start = _HEADER_BYTES
         step = _FRAME_HEADER_BYTES + self._page_bytes

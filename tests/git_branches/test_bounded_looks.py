@@ -91,7 +91,7 @@ TREE_ACTS: dict[str, Callable[[WorkTrees, LinkedTree], object]] = {
 def test_pipe_in_a_tree_ends_what_acts_there(
     main: Git, trees: WorkTrees, act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who writes a tree alone could hold a worker for ever, which renews its leases meanwhile."""
+    """A worker that waited for it for ever went on renewing its leases."""
     monkeypatch.setattr(ackbus.git.repository, "_LONGEST_S", 1.0)
     tree = trees.make(NewTree("t", "w/t", main.head))
     os.mkfifo(Path(tree.path, ".gitignore"))
