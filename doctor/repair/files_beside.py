@@ -321,9 +321,9 @@ def _made_at_ms(directory: str, bus: str) -> int | None:
             mark = decode(file.read(_MAX_MARK_BYTES), MARK)
     except (OSError, AckbusError):
         return None
-    is_of_bus = isinstance(mark, dict) and mark.get("of") == bus
-    made_at_ms = mark.get("made_at_ms") if is_of_bus else None
-    return made_at_ms if isinstance(made_at_ms, int) else None
+    if not isinstance(mark, dict) or mark.get("of") != bus:
+        return None
+    return at_ms if isinstance(at_ms := mark.get("made_at_ms"), int) else None
 
 
 # A segment of the archive, read frame by frame without what the bus knows of it.
