@@ -372,7 +372,7 @@ def _check_path(task: Task, trees: WorkTrees) -> None:
     """Refuse a path that git does not know as the tree's, and that no tree would be made at."""
     tree = trees.of(task.task)
     expected = trees.path_of(task.task) if tree is None else tree.path
-    if os.path.realpath(task.path) != os.path.realpath(expected):
+    if "\0" in task.path or os.path.realpath(task.path) != os.path.realpath(expected):
         raise Refused(
             f"the tree of task {task.task!r} belongs at {expected}, and not at {shown(task.path)},"
             " as its row says; 'bus task cancel' ends it"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...schema.bounded_read import read_plain_file
 from ...schema.errors import Refused
 from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING
-from ..repository import CommandFailed
+from ..repository import CommandFailed, is_whole_id
 from .tree_list import safe_name
 from .tree_state import embedded_in, named, repository_of, stage_all
 
@@ -352,6 +352,8 @@ class DoneHeads:
             target: where it has landed; None: nobody has named a target.
             head: the whole id of the commit.
         """
+        if not is_whole_id(head):  # a row may say anything, and no ref has such a name
+            return
         refs = [_ref_of(task, target, head)]
         if task is None and target is not None:
             refs.append(_ref_of(None, None, head))

@@ -476,6 +476,8 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def occupants_of(folder: str) -> list[int]:
     """Return the processes that work in a folder; none where the system does not tell."""
+    if "\0" in folder:  # of a row: there is no such folder
+        return []
     inside = os.path.realpath(folder)
     occupants = []
     for pid in process_ids():
