@@ -127,7 +127,8 @@ class Policy:
             if value is None and name == "max_running":
                 continue
             is_seconds = name.endswith("_s")
-            if type(value) not in (int, float)[: 1 + is_seconds] or not least <= value <= most:
+            is_number = type(value) is int or (is_seconds and type(value) is float)
+            if not is_number or not least <= value <= most:
                 number = f"{least:g} s or more" if is_seconds else "a whole number of at least 1"
                 raise InvalidInput(f"{name} must be {number}, not {value!r}")
 
