@@ -8,7 +8,6 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
@@ -148,9 +147,8 @@ class ProgramStopped(AckbusError):
     """A program of the user was ended early, because its runner is stopping."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExitedProgram:
-    """The end of a program that ended by itself.
+    """The end of a program that ended by itself. By hand: a commit waits for what it loads.
 
     Attributes:
         code: its exit code; of a signal that ended it, the negative number.
@@ -158,10 +156,11 @@ class ExitedProgram:
         is_too_much: whether that is more than a git that looks may print; then `out` is empty.
     """
 
-    code: int
-    out: bytes
-    err: bytes
-    is_too_much: bool = False
+    __slots__ = ("code", "err", "is_too_much", "out")
+
+    def __init__(self, code: int, out: bytes, err: bytes, *, is_too_much: bool = False) -> None:
+        self.code, self.out, self.err = code, out, err
+        self.is_too_much = is_too_much
 
 
 def run_limited(
