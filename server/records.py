@@ -28,6 +28,7 @@ from ..schema.message.draft import ABSENT, Draft, parse_priority
 from ..schema.message.message import Message, Receipt
 from ..schema.message.names import MAX_SEQ
 from ..subscribers import options as queue_words
+from ..subscribers.jobs.json_records import json_name
 from ..subscribers.jobs.outcomes import carried_on
 from .access.tokens import Principal
 
@@ -101,8 +102,8 @@ Model = TypeVar("Model", bound=BaseModel)
 #: The names in types that the modules of records load for type checkers only.
 _WORDS = vars(bus_words) | vars(queue_words) | {"Any": Any, "Message": Message}
 
-#: The names of times, in epoch milliseconds. In JSON they are text.
-_TIME = re.compile(r"(at|.*_at|until)_ms")
+#: The names of times, in epoch milliseconds. In JSON they are text; durations are not.
+_TIME = re.compile(r"(.*_)?(at|until)_ms")
 
 
 def types_of(record: type[Any]) -> dict[str, Any]:
@@ -135,13 +136,14 @@ def with_fields_of(
     """
     added = {}
     for name, kind in types_of(record).items():
-        is_time = _TIME.fullmatch(name)
-        can_be_left_out = omits_none and NoneType in get_args(kind)
-        json_name = name.removesuffix("_ms") if is_time else name
-        text = str | None if NoneType in get_args(kind) else str
-        about = Field(None if can_be_left_out else ..., description=descriptions.get(json_name))
+        can_be_none = NoneType in get_args(kind)
+        if _TIME.fullmatch(name):
+            kind = str | None if can_be_none else str
+        shown = json_name(name) if kind in (str, str | None) else name  # durations say their unit
+        default = None if omits_none and can_be_none else ...
         if name not in without:
-            added[json_name] = (text if is_time else kind, about)
+            added[shown] = (kind, Field(default, description=descriptions.get(shown)))
+    assert descriptions.keys() <= added.keys()
     return with_fields(added)
 
 

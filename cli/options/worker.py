@@ -48,10 +48,7 @@ _HELP = {
         "Python. Default: contract; with --max-attempts or --backoff, failures.",
     ),
     "max_attempts": ("N", "How many attempts a job has, lost ones included. Default: 4."),
-    "backoff_s": (
-        "D",
-        "The pause before the second attempt; it doubles each time. Default: 30s.",
-    ),
+    "backoff_s": ("D", "The pause before the second attempt; it doubles each time. Default: 30s."),
     "on_lost": (
         "P",
         "What becomes of the job of a lost worker: requeue, fail or dead. Default: requeue.",
@@ -61,10 +58,7 @@ _HELP = {
         "Also take in messages to this worker group or agent; any: to every agent; none: "
         "only broadcasts. Default: none; for a queue that bus run makes, its worker group.",
     ),
-    "ordering": (
-        "O",
-        "fifo: oldest first. priority: most urgent first. Default: fifo.",
-    ),
+    "ordering": ("O", "fifo: oldest first. priority: most urgent first. Default: fifo."),
     "ageing_s": (
         "D",
         "With priority: how much older a job must be to go before one a step more urgent. "

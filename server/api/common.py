@@ -321,18 +321,16 @@ class ActRecord(BaseModel):
 
 @with_fields_of(
     ClaimRecord,
-    "instance",
-    "lease_until_ms",
     omits_none=True,
     token="Its identity: a later claim has a larger one.",
     group="The class of workers that has it.",
+    worker="The one process or thread of it.",
+    until="When its lease ended, or ends unless it is renewed.",
 )
 class AttemptRecord(BaseModel):
     """An attempt at a job."""
 
     state: Literal["live_active", "expired_active", "terminal"]
-    worker: str = Field(description="The one process or thread of it.")
-    until: str = Field(description="When its lease ended, or ends unless it is renewed.")
     result: Any = Field(None, description="As it was given: text, or any JSON value.")
     logs: Any = None
 
@@ -353,17 +351,14 @@ class ClaimInFull(AttemptRecord):
 
 @with_fields_of(
     Claim,
-    "instance",
-    "lease_until_ms",
     omits_none=True,
     token="Names the claim; a later claim has a larger one.",
     attempt="Which attempt this is, from 1.",
+    until="When it is lost unless it was renewed.",
 )
 class ClaimedRecord(BaseModel):
     """The right to work on a message until the lease runs out."""
 
-    worker: str
-    until: str = Field(description="When it is lost unless it was renewed.")
     message: MessageRecord = Field(description="A large payload stays a reference to its blob.")
 
 
