@@ -58,7 +58,7 @@ def state_of(stats: QueueStats) -> str:
 
 def job_record(job: Job) -> dict[str, object]:
     """Return a job as an object."""
-    return _present(asdict(job) | {"priority": PRIORITY_NAMES[job.priority]})
+    return present(asdict(job) | {"priority": PRIORITY_NAMES[job.priority]})
 
 
 def plugin_job_record(job: Job, message: Message) -> dict[str, object]:
@@ -90,14 +90,14 @@ def _time(ms: int | None) -> str | None:
 def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:
     """Return a claim as an object, with the state that its lease is in now."""
     first = {"token": claim.token, "state": claim.state(now_ms), "status": claim.status}
-    record = _present(first | asdict(claim) | {"logs": _logs(claim.logs)})
+    record = present(first | asdict(claim) | {"logs": _logs(claim.logs)})
     return record if claim.result is None else record | {"result": given_result(claim.result)}
 
 
 def claimed_record(claim: Claim) -> dict[str, object]:
     """Return a claim that was just granted as an object, with the line of its message."""
     own = {field.name: getattr(claim, field.name) for field in fields(claim)}
-    return _present(own | {"message": orjson.Fragment(claim.message.to_line())})
+    return present(own | {"message": orjson.Fragment(claim.message.to_line())})
 
 
 def _logs(text: str | None) -> object:
@@ -140,7 +140,7 @@ def json_name(field: str) -> str:
     return _NAMES.get(name, name)
 
 
-def _present(record: Mapping[str, object]) -> dict[str, object]:
+def present(record: Mapping[str, object]) -> dict[str, object]:
     """Leave out what is None, and show `created_at_ms` as the time `created_at`."""
     return {
         json_name(name): format_ts(value)
