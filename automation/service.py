@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..bus.doorbell import Listener
     from ..bus.local_bus import LocalBus
     from .active_config import ConfigSnapshot
-    from .config.snapshot import Config, ScheduleEntry, ServiceConfig
+    from .config.models import Config, ScheduleEntry, ServiceConfig
     from .schedules.tables import Decision
 
     class Records(Protocol):

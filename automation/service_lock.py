@@ -23,7 +23,7 @@ from ..schema.directory.lock_holders import (
     unseen,
 )
 from ..schema.errors import AckbusError, NotFound, Refused
-from .config.shapes import StateShape
+from .config.models import StateConfig
 from .config.sources import NAMED, gather, graft
 from .config.yaml_tree import Map
 
@@ -51,7 +51,7 @@ def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
     folder, tree = _read(directory, origin)
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
-    named = StateShape().path if path is None else str(path)
+    named = StateConfig().path if path is None else str(path)
     return (folder / expand_home(named)).parent
 
 

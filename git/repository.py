@@ -49,8 +49,17 @@ ALONE: dict[str, str | None] = {
     "GIT_EDITOR": ":",
 }
 
+#: How long a call without a limit may take, in seconds: who writes a work tree may put a pipe
+#: there, which git would wait for without end.
+_LONGEST_S = 600.0
+
 #: The whole id of an object, by either of git's digests.
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def is_whole_id(text: str) -> bool:
+    """Whether a text is the whole id of an object: no name, no option and no second line."""
+    return _ID.fullmatch(text) is not None
 
 
 class GitFailed(AckbusError):
@@ -91,8 +100,8 @@ class Repository:
     Args:
         folder: where git is run.
         environment: variables of git beside those of this process; None takes one away.
-        limit_s: the limit of each call that has none of its own, in seconds; None: no limit. It is
-            for looks; within `one_look` its calls share that of the look besides.
+        limit_s: the limit of each call that has none of its own, in seconds; None: ten minutes. It
+            is for looks; within `one_look` its calls share that of the look besides.
         name: of the repository in errors; the folder, unless it is given.
     """
 
@@ -123,7 +132,8 @@ class Repository:
             arguments: of git.
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None: the
-                limit of this repository, which may be none. A look may end it sooner.
+                limit of this repository; where that has none, git alone is ended after ten
+                minutes. A look may end it sooner.
             pass_fds: descriptors that a git with a limit inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
@@ -145,7 +155,11 @@ class Repository:
                 raise self._too_much(arguments)
             return _output(arguments, ended, limit_s, accepted)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
-            out, err = process.communicate(stdin)
+            try:
+                out, err = process.communicate(stdin, _LONGEST_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return _output(arguments, None, _LONGEST_S, accepted)
         if process.returncode not in accepted:
             raise CommandFailed(_command(arguments), err, process.returncode, out)
         return out
@@ -306,7 +320,7 @@ class Repository:
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
         answers = dict(zip(plain, output.splitlines(), strict=True))
         ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
-        return [id if _ID.fullmatch(id) else None for id in ids]
+        return [id if is_whole_id(id) else None for id in ids]
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
         """Return the same repository, with more variables."""
@@ -341,9 +355,13 @@ class Repository:
     def _starting(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:
+        except OSError as error:
             if error.filename == self.folder:
-                raise GitFailed(f"{self.folder} is not there") from error
+                missing = isinstance(error, FileNotFoundError)
+                why = "is not there" if missing else f"can't be entered: {error.strerror}"
+                raise GitFailed(f"{self.folder} {why}") from error
+            if not isinstance(error, FileNotFoundError):
+                raise
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 
@@ -359,7 +377,7 @@ def _output(
     if ended is None:
         raise OutOfTime(
             f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped; look"
-            " for a hook or a filter that waits"
+            " for a hook or a filter that waits, or a pipe in the place of a file"
         )
     if ended.code not in accepted:
         raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)

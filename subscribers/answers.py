@@ -140,7 +140,6 @@ def answer_in(
     return answers[0 if which == FIRST else -1]
 
 
-@checked
 def double_answers(
     bus: LocalBus,
     conversation: str,

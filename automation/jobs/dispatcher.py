@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.jobs.jobs import Job
     from ...workers.processes.supervisors import Supervisors
-    from ..config.snapshot import ServiceConfig
+    from ..config.models import ServiceConfig
     from ..plugins.discovery import Plugin
     from .endings import JobEndings
     from .plugin_run import LiveOutput

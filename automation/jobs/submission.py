@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.queues.queues import QueueInfo
-    from ..config.snapshot import ServiceConfig
+    from ..config.models import ServiceConfig
     from ..plugins.discovery import Plugin
 
 # Requests for jobs of plugins, and what the queue makes of one.

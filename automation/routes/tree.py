@@ -17,7 +17,7 @@ from ...schema.message.times import format_ts
 from ...schema.queries import engine_of
 from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
 from ...subscribers.queues.queue import Queue
-from ..config.flows import SWITCH
+from ..config.values import SWITCH
 from ..jobs import events
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX, JobRequest

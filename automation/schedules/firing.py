@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...bus.local_bus import LocalBus
-    from ..config.snapshot import Config, ScheduleEntry
+    from ...bus.bus import Bus
+    from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Duplicate, Submission
     from ..records.breakers import Breakers
     from .tables import Decision, Schedule

@@ -20,8 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...bus.local_bus import LocalBus
-    from ..config.snapshot import Config, ScheduleEntry
+    from ...bus.bus import Bus
+    from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Submission
     from ..plugins.discovery import Registry
     from ..records.breakers import Breakers

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from ackbus import Bus, Draft, Inbox, Queue
-from ackbus.automation.config.snapshot import key_of
+from ackbus.automation.config.values import key_of
 from ackbus.automation.forwarder import (
     MAX_RETRY_AFTER_S,
     MEDIA_TYPE,
