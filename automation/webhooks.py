@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from .config.models import Config, WebhookEndpoint
     from .config.values import PartOf
 

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Duplicate, Submission
     from ..records.breakers import Breakers

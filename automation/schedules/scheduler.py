@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Submission
     from ..plugins.discovery import Registry

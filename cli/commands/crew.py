@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...tasks.crew_file import CrewFile
     from ...tasks.integrate.entries import LandingResult
 

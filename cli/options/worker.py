@@ -22,7 +22,7 @@ from .payload import json_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.options import Start
     from ...workers.json_contract import JsonCommand
     from ...workers.processes.supervisors import Supervisors

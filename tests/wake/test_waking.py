@@ -14,7 +14,6 @@ import pytest
 from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
 from ackbus.cli.running.waking import OwnCommand
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
 from ackbus.wake.notes import WakeNote, WakeNotes
 from ackbus.wake.terminals import NotWoken

@@ -14,7 +14,6 @@ import pytest
 from ackbus import Bus, Draft, Queue
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.errors import AckbusError, NotActedUponWarning, WrongJobState
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.patterns import ACTED_TYPES, UNPROVEN, acted_type
 from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.tasks.control.requests import Completions
