@@ -231,7 +231,8 @@ def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
 
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
-    from ...automation.config.durations import check_cron, interval_s
+    from ...automation.config.cron import check_cron
+    from ...automation.config.durations import interval_s
     from ...automation.config.models import ScheduleEntry
 
     if cron is not None:
