@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
-from ...bus.doorbell import listen
+from ...bus.doorbell import StopEvent, listen
 from ...bus.heartbeats import OFFLINE
 from ...git.branches.candidates import STRATEGIES
 from ...git.remote_target import LIMIT_S, CheckTree, RemoteTarget, RemoteUnreachable
@@ -358,7 +358,7 @@ class Integrator:
         self._warn = warn
         self._lease_s = lease_s
         self._place = named_repository(folder)
-        self._stop = StopSwitch()
+        self._stop, self._waiting = StopSwitch(), StopEvent()
         self._attempts = BoundedAttempts(warm_up, cooldown_ms)
         self._later_attempts = BoundedAttempts(retries, cooldown_ms)
         self._warned = ""
@@ -368,6 +368,7 @@ class Integrator:
     def stop(self, grace_s: float = 5.0) -> None:
         """End soon, from any thread or a signal handler: a check is stopped, and nothing lands."""
         self._stop.stop(grace_s)
+        self._waiting.set()
 
     def run(self, *, once: bool = False) -> None:
         """Integrate what is in the queue; without `once` also what comes, until it is stopped.
@@ -429,7 +430,7 @@ class Integrator:
                 lease_s=self._lease_s,
             ) as target_lease,
             self._bus.heart(rules.agent) as heart,
-            listen(self._bus) as listener,
+            listen(self._bus, self._waiting) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
             self._keep_heads(repository)
@@ -471,15 +472,7 @@ class Integrator:
                     raise
                 self._warn_once(str(error))
                 self._settle_at = 0.0
-            self._wait(listener, wait_s)
-
-    def _wait(self, listener: Listener, wait_s: float) -> None:
-        """Wait for news, or for the end of a pause."""
-        ends = monotonic() + wait_s
-        while not self._stop.is_thrown and (left_s := ends - monotonic()) > 0:
-            listener.wait(min(left_s, _LOOK_S))
-            if wait_s <= _LOOK_S:
-                return
+            (listener.wait if wait_s <= _LOOK_S else listener.pause)(wait_s)
 
     def _look_after(self, lander: Lander) -> None:
         """Settle what was lost, now and then: holders, questions, and what was intended."""

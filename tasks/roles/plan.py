@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from ...bus.doorbell import listen
+from ...bus.doorbell import StopEvent, wait_for
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused, shown
 from ...schema.message.names import check_agent
 from ...subscribers.jobs.claims import Outcome
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
-    from ...bus.doorbell import Listener
     from ...bus.heartbeat_thread import Heart
     from ...schema.message.draft import Draft
     from ...schema.message.message import Message
@@ -103,7 +102,7 @@ class TaskPlanner:
         self._answers = AnswerBuilder(settings.planner, None, None)
         self._instance = f"{settings.planner[:96]}/{os.getpid()}-{secrets.token_hex(4)}"
         self._stop = StopSwitch()
-        self._listener: Listener | None = None
+        self._waiting = StopEvent()
         self._at: tuple[JsonCommand, Claim] | None = None
 
     def run(self, *, once: bool = False, drain: bool = False) -> int:
@@ -116,7 +115,6 @@ class TaskPlanner:
         planner = self._settings.planner
         with ExitStack() as stack:
             supervisors = stack.enter_context(Supervisors())
-            self._listener = stack.enter_context(listen(self._bus))
             heart = stack.enter_context(self._bus.heart(planner))
             keeper = stack.enter_context(
                 TaskKeeper(self._queue, self._tasks, self._settings.lease_s, self._lose)
@@ -131,17 +129,17 @@ class TaskPlanner:
                 supervisors=supervisors,
             )
             count = 0
-            while not self._stop.is_thrown:
-                claim = self._claim()
-                if claim is not None:
+
+            def is_over() -> bool:
+                nonlocal count
+                while not self._stop.is_thrown and (claim := self._claim()) is not None:
                     self._work(command, keeper, heart, claim)
                     count += 1
                     if once:
-                        break
-                elif drain:
-                    break
-                else:
-                    self._listener.wait(_RECHECK_S)
+                        return True
+                return drain
+
+            wait_for(self._bus, is_over, recheck_s=_RECHECK_S, stop=self._waiting)
             return count
 
     def stop(self, grace_s: float = GRACE_S) -> None:
@@ -152,8 +150,7 @@ class TaskPlanner:
         self._stop.stop(grace_s)
         if self._at is not None:
             self._at[0].stop(self._at[1], grace_s)
-        if self._listener is not None:
-            self._listener.wake()
+        self._waiting.set()
 
     # One request -------------------------------------------------------------------------------
 
