@@ -305,11 +305,22 @@ def _nothing(connection: socket.socket) -> None:
     connection.shutdown(socket.SHUT_RDWR)
 
 
+def _cut_head(connection: socket.socket) -> None:
+    """Ends before the empty line: `http.client` by itself takes that for the end of the head."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nA: b\r\n")
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _cut_after_interim(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK")
+    connection.shutdown(socket.SHUT_RDWR)
+
+
 TROUBLE = {
     each.__name__: each
     for each in (
         *(_slow, _silent, _endless_head, _many_headers, _interim),
-        *(_reset, _no_http, _nothing),
+        *(_reset, _no_http, _nothing, _cut_head, _cut_after_interim),
     )
 }
 
