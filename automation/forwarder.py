@@ -399,7 +399,7 @@ class Forwarder:
         id, body = quote(message.id, safe="!#$&'*+/:;=?@^_`|~-"), event_of(message)
         deadline = monotonic() + self._patience_s
         for failures in count():
-            if self._switch.is_thrown:
+            if self._switch.is_set:
                 raise _Stopped
             answer = self._post(id, body)
             if isinstance(answer, TargetResponse):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
-from ...bus.doorbell import StopEvent, listen
+from ...bus.doorbell import listen
 from ...bus.heartbeats import OFFLINE
 from ...git.branches.candidates import STRATEGIES
 from ...git.remote_target import LIMIT_S, CheckTree, RemoteTarget, RemoteUnreachable
@@ -358,7 +358,7 @@ class Integrator:
         self._warn = warn
         self._lease_s = lease_s
         self._place = named_repository(folder)
-        self._stop, self._waiting = StopSwitch(), StopEvent()
+        self._stop = StopSwitch()
         self._attempts = BoundedAttempts(warm_up, cooldown_ms)
         self._later_attempts = BoundedAttempts(retries, cooldown_ms)
         self._warned = ""
@@ -368,7 +368,6 @@ class Integrator:
     def stop(self, grace_s: float = 5.0) -> None:
         """End soon, from any thread or a signal handler: a check is stopped, and nothing lands."""
         self._stop.stop(grace_s)
-        self._waiting.set()
 
     def run(self, *, once: bool = False) -> None:
         """Integrate what is in the queue; without `once` also what comes, until it is stopped.
@@ -388,7 +387,7 @@ class Integrator:
             supervisors = stack.enter_context(Supervisors())
             tree = CheckTree(WorkTrees(self._place), self._rules.target)
             stack.callback(tree.remove)
-            while not self._stop.is_thrown:
+            while not self._stop.is_set:
                 try:
                     self._run_held(lock_fd, supervisors, tree, once)
                     return
@@ -411,7 +410,7 @@ class Integrator:
                         f"another integrator works on {shown(self._rules.target)} of"
                         f" {self._place.main}, or a git that it started: {error}"
                     ) from error
-                if self._stop.is_thrown:
+                if self._stop.is_set:
                     return None
                 self._warn_once(f"a killed integrator has left a git that is at work: {error}")
 
@@ -430,7 +429,7 @@ class Integrator:
                 lease_s=self._lease_s,
             ) as target_lease,
             self._bus.heart(rules.agent) as heart,
-            listen(self._bus, self._waiting) as listener,
+            listen(self._bus, self._stop) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
             self._keep_heads(repository)
@@ -453,7 +452,7 @@ class Integrator:
 
     def _serve(self, claimer: EntryClaimer, lander: Lander, listener: Listener, once: bool) -> None:
         self._settle_at = 0.0
-        while not self._stop.is_thrown:
+        while not self._stop.is_set:
             wait_s = _LOOK_S
             try:
                 self._look_after(lander)

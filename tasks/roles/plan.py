@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import select
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from ...bus.doorbell import StopEvent, wait_for
+from ...bus.doorbell import wait_for
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused, shown
 from ...schema.message.names import check_agent
 from ...subscribers.jobs.claims import Outcome
@@ -102,7 +100,6 @@ class TaskPlanner:
         self._answers = AnswerBuilder(settings.planner, None, None)
         self._instance = f"{settings.planner[:96]}/{os.getpid()}-{secrets.token_hex(4)}"
         self._stop = StopSwitch()
-        self._waiting = StopEvent()
         self._at: tuple[JsonCommand, Claim] | None = None
 
     def run(self, *, once: bool = False, drain: bool = False) -> int:
@@ -132,14 +129,14 @@ class TaskPlanner:
 
             def is_over() -> bool:
                 nonlocal count
-                while not self._stop.is_thrown and (claim := self._claim()) is not None:
+                while not self._stop.is_set and (claim := self._claim()) is not None:
                     self._work(command, keeper, heart, claim)
                     count += 1
                     if once:
                         return True
                 return drain
 
-            wait_for(self._bus, is_over, recheck_s=_RECHECK_S, stop=self._waiting)
+            wait_for(self._bus, is_over, recheck_s=_RECHECK_S, stop=self._stop)
             return count
 
     def stop(self, grace_s: float = GRACE_S) -> None:
@@ -150,7 +147,6 @@ class TaskPlanner:
         self._stop.stop(grace_s)
         if self._at is not None:
             self._at[0].stop(self._at[1], grace_s)
-        self._waiting.set()
 
     # One request -------------------------------------------------------------------------------
 
@@ -172,7 +168,7 @@ class TaskPlanner:
         heart.update("working", task=f"request {claim.message.seq}")
         self._at = (command, claim)
         try:
-            if self._stop.is_thrown:
+            if self._stop.is_set:
                 self._queue.release(claim)
                 return
             result = command.do(claim)
@@ -231,10 +227,7 @@ class TaskPlanner:
         )
 
     def _wait(self, is_there: Callable[[], bool], wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        while not is_there() and time.monotonic() < deadline:
-            if select.select([self._stop], [], [], _LOOK_S)[0]:
-                return
+        wait_for(self._bus, is_there, timeout_s=wait_s, recheck_s=_LOOK_S, stop=self._stop)
 
     def _lose(self, why: str) -> None:
         if self._at is not None:
