@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 
-from ..bus.bus import Bus
 from ..schema.directory.discovery import find_bus
 from ..schema.directory.layout import BUS_DIR_VARIABLE, expand_home, user_bus
 from ..schema.errors import InvalidInput
 from ..schema.message.times import parse_duration_ms
-from ..schema.sqlite.database import WRITE_TIMEOUT_S
+from ..schema.sqlite.database import WRITE_TIMEOUT_S, Database
 from .hints import AGENT_VARIABLE
 from .show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus.bus import Bus
 
 #: The ways in which a bus is found that no option or variable names.
 _UPWARDS = "looking upwards from here"
@@ -20,19 +23,28 @@ BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
 def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
-    output.detail(f"the bus is in {bus.layout.directory}")
-    if bus.backup_made_at_ms is not None:
-        _note_backup(bus)
-    return bus
+    from ..bus.bus import Bus  # the guard most often needs no more than the file
+
+    return Bus(open_file(directory, user, write_timeout_s=write_timeout_s))
 
 
-def _note_backup(bus: Bus) -> None:
+def open_file(
+    directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
+) -> Database:
+    """Open the file of the same bus."""
+    database = Database(find(directory, user)[0], write_timeout_s=write_timeout_s)
+    output.detail(f"the bus is in {database.layout.directory}")
+    if database.backup_made_at_ms is not None:
+        _note_backup(database.layout.directory, database.backup_made_at_ms, database.now_ms())
+    return database
+
+
+def _note_backup(directory: str, made_at_ms: int, now_ms: int) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema.sqlite.settings import age_of_backup
 
-    backup_age = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
-    output.note_at_end(f"note: {bus.layout.directory} is a backup, {backup_age}; it is read-only")
+    backup_age = age_of_backup(made_at_ms, now_ms)
+    output.note_at_end(f"note: {directory} is a backup, {backup_age}; it is read-only")
 
 
 def find(directory: str | None, user: bool) -> tuple[str, str]:

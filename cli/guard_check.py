@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 
+from ..bus.reservations.live_rows import LiveReservations
 from ..git.work_tree import WorkTree
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
@@ -23,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus.bus import Bus
     from ..bus.reservations.reservations import Conflict
+    from ..schema.sqlite.database import Database
 
 # Reservations and conflicts as the commands print them. Loads only what a hook needs.
 
@@ -114,25 +117,50 @@ def check(
         return CONFLICT if mode == BLOCK else 0
     if not files:
         return 0
-    with open_bus(tree, directory, user) as bus:
-        agent = name_here(bus, agent)
-        conflicts = [
-            conflict
-            for conflict in bus.reservations.against(files, agent)
-            if push is None
-            or conflict.held.reserved_at_ms <= pushed[conflict.path]  # else made before
-        ]
+    with closing(arguments.open_file(_bus_around(tree, directory, user), user)) as database:
+        if not LiveReservations(database).rows(database.now_ms()):
+            return 0  # most often; all else would take as long to load again
+        has_conflict = _print_conflicts(database, files, pushed, agent, mode)
+    return CONFLICT if has_conflict and mode == BLOCK else 0
+
+
+def _print_conflicts(
+    database: Database, files: list[str], pushed: dict[str, int], agent: str | None, mode: str
+) -> bool:
+    """Print the conflicts of changed files; return whether there are some.
+
+    Args:
+        database: of the bus.
+        files: the files.
+        pushed: when those that are pushed were changed; what was reserved later is no conflict.
+        agent: the editing agent, as it was named.
+        mode: `block` or `warn`.
+    """
+    from ..bus.reservations.reservations import Reservations
+    from ..subscribers.inboxes.session_names import SessionNames
+
+    agent = name_here(SessionNames(database), agent)
+    conflicts = [
+        conflict
+        for conflict in Reservations(database).against(files, agent)
+        if not pushed or conflict.held.reserved_at_ms <= pushed[conflict.path]
+    ]
+    if not conflicts:
+        return False
+    from ..bus.bus import Bus
+
+    with Bus(database) as bus:
         for conflict in conflicts:
             if output.is_json():
                 output.json_line(conflict_record(bus, conflict))
             else:
                 output.note(_line(bus, conflict, mode))
-    if conflicts and agent is None:
+    if agent is None:
         output.note(
             f"{AGENT_VARIABLE} is not set, so every reservation counts as another's;"
             " set it to your name"
         )
-    return CONFLICT if conflicts and mode == BLOCK else 0
+    return True
 
 
 def _pushed_refs() -> bytes:
@@ -161,9 +189,11 @@ def check_mode(mode: str, *modes: str) -> None:
 
 def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
     """Open the bus as other commands do, but look for it from the root of the work tree."""
-    if directory is None and not user:
-        directory = find_bus(tree.root)
-    return arguments.open_bus(directory, user)
+    return arguments.open_bus(_bus_around(tree, directory, user), user)
+
+
+def _bus_around(tree: WorkTree, directory: str | None, user: bool) -> str | None:
+    return find_bus(tree.root) if directory is None and not user else directory
 
 
 def _line(bus: Bus, conflict: Conflict, mode: str) -> str:

@@ -10,6 +10,7 @@ from ..schema.process_table import SESSION_VARIABLE, ancestors, program
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus.bus import Bus
+    from ..subscribers.inboxes.session_names import SessionNames
 
 
 def holder() -> str | None:
@@ -31,18 +32,16 @@ def process_here(bus: Bus, agent: str) -> str | None:
     return session.process if session is not None and is_own else None
 
 
-def name_here(bus: Bus, agent: str | None) -> str | None:
+def name_here(sessions: SessionNames, agent: str | None) -> str | None:
     """Return the name of the session that runs this command, directly or through other processes.
 
     Args:
-        bus: an open bus.
+        sessions: of an open bus.
         agent: the given name, which is returned where no session of that name runs the command.
     """
-    from ..subscribers.inboxes.session_names import SessionNames
-
     if os.environ.get(SESSION_VARIABLE) == "off":
         return agent
-    session = SessionNames.of(bus).above(map(str, ancestors()), agent)
+    session = sessions.above(map(str, ancestors()), agent)
     return agent if session is None else session.name
 
 

@@ -13,14 +13,8 @@ from contextlib import suppress
 from itertools import takewhile
 
 from ..bus.errors import SegmentMissing
-from ..bus.log.archive_reader import (
-    FRAME_BYTES,
-    FRAME_LINES,
-    ArchiveFrame,
-    Discarded,
-    Segment,
-    segment_name,
-)
+from ..bus.log.archive_reader import FRAME_BYTES, FRAME_LINES, segment_name
+from ..bus.log.archive_records import ArchiveFrame, Discarded, Segment
 from ..bus.log.catalog import Catalog
 from ..bus.maintenance import Maintenance
 from ..bus.search.search import Search

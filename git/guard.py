@@ -1,4 +1,9 @@
-"""The guard's hooks in a git repository: their scripts, installed and removed again."""
+"""The guard's hooks in a git repository: their scripts, installed and removed again.
+
+A hook that is there runs by a script, at its own path. Where none is, a link leads to its place:
+git starts nothing for it, and runs one that comes later by the link, until the next commit or push
+puts a script there ([ADR 124](../docs/adr/0124-hooks-that-are-not-there-cost-nothing.md)).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,14 @@ from ..schema.bounded_read import read_at_most
 from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import Refused
 from .hooks_path import HooksPath
+from .work_tree import WorkTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from .work_tree import WorkTree
+    from ..schema.directory.enclosure import EnclosedFile
 
 # The scripts of the guard's hooks. Each hands its hook on to the earlier one of the same name.
 
@@ -29,10 +36,6 @@ GUARDED = ("pre-commit", "pre-push")
 
 #: The hooks that are always handed on, so that one that comes later runs too: what git does is the
 #: same with a hook that does nothing as without it.
-#:
-#: Others are handed on where they are there when the guard is installed: the presence of
-#: push-to-checkout and proc-receive changes what git does, and reference-transaction and
-#: post-index-change would start a process for each change of a ref and of the index.
 ALWAYS = (
     *("applypatch-msg", "pre-applypatch", "post-applypatch"),
     *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
@@ -40,6 +43,15 @@ ALWAYS = (
     *("pre-receive", "update", "post-receive", "post-update", "sendemail-validate"),
     *("p4-changelist", "p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit"),
 )
+
+#: The other hooks have a link, or a script where they are there: the presence of push-to-checkout
+#: and proc-receive changes what git does, and a script for reference-transaction or
+#: post-index-change is a process for each change of a ref or of the index.
+RARE = ("push-to-checkout", "proc-receive", "reference-transaction", "post-index-change")
+
+#: The link to the folder of the earlier hooks, through which the links of hooks lead: by that they
+#: are known to be ours, whichever folder it is.
+EARLIER = ".earlier"
 
 #: A name of a hook. Samples, and what other tools keep beside hooks, have a dot.
 HOOK_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -91,6 +103,16 @@ guard() {{
 }}
 """
 
+#: A hook has come where a link is: from now on it runs by a script, at its own path.
+_TAKE_IN = """\
+for later in {own}/*; do
+    if [ -L "$later" ] && [ -x "$later" ] && [ -x {python} ]; then
+        {python} -P -m ackbus.git.guard </dev/null >/dev/null 2>&1
+        break
+    fi
+done
+"""
+
 #: The earlier hook may change what is staged, so it is first.
 _PRE_COMMIT = """\
 [ ! -x "$hook" ] || ACKBUS_HOOK_RUNS=$runs "$hook" "$@" || exit
@@ -116,12 +138,14 @@ class GuardScripts:
     """The scripts of one installation.
 
     Attributes:
+        own: the guard's folder.
         earlier: the folder of the earlier hooks; a relative one counts from where git runs them.
         root: the work tree in which the guard is installed.
         mode: `block` or `warn`.
         bus_dir: the bus directory, where it can't be found from the repository.
     """
 
+    own: str
     earlier: str
     root: str
     mode: str
@@ -141,9 +165,10 @@ class GuardScripts:
         return os.fsencode(script)
 
     def _guard(self, name: str) -> str:
-        bus_dir = self.bus_dir
-        return _GUARD.format(
-            python=shlex.quote(sys.executable),
+        bus_dir, python = self.bus_dir, shlex.quote(sys.executable)
+        take_in = _TAKE_IN.format(own=shlex.quote(self.own), python=python)
+        return take_in + _GUARD.format(
+            python=python,
             mode=self.mode,
             words=' "--push=$1" ${2+"$2"}' if name == "pre-push" else "",
             bus_dir="" if bus_dir is None else f"BUS_DIR=${{BUS_DIR:-{shlex.quote(bus_dir)}}} ",
@@ -157,6 +182,11 @@ def is_marked(path: str) -> bool:
     with open(path, "rb") as file:
         second = file.read(200).split(b"\n")[1:2]
     return second == [MARK.encode()]
+
+
+def is_link_of_ours(path: str) -> bool:
+    """Whether there is a link of the guard to the place of an earlier hook."""
+    return os.path.islink(path) and os.path.dirname(os.readlink(path)) == EARLIER
 
 
 #: Where a hook of ours says what it does about a conflict: in words of `bus`.
@@ -225,14 +255,48 @@ class GuardHooks:
     def _install(self, mode: str, bus_dir: str | None) -> list[GuardHook]:
         self._setting.check()
         self._refuse_others()
-        names = {*ALWAYS, *self._executable()}
-        scripts = GuardScripts(self._earlier, self._root, mode, bus_dir)
-        for name in sorted(names):
+        scripts = GuardScripts(self._setting.own, self._earlier, self._root, mode, bus_dir)
+        linked = {*ALWAYS, *RARE} if self._lead_to_earlier() else set()
+        linked -= {*GUARDED, *self._executable()}
+        written = {*ALWAYS, *self._executable()} - linked
+        for name in sorted(linked):
+            with self._spot(name) as spot:
+                spot.link(os.path.join(EARLIER, name))
+        for name in sorted(written):
             self._write(name, scripts.of(name))
-        for name in self._ours() - names:
+        for name in self._ours() - linked - written:
             self._remove(name)
+        if not linked:
+            self._remove(EARLIER)
         self._setting.set()  # git goes by the scripts from here on
         return [self._hook(name) for name in GUARDED]
+
+    def _lead_to_earlier(self) -> bool:
+        """Make the link to the folder of the earlier hooks; return whether hooks can be linked.
+
+        A relative folder is another one for each work tree.
+        """
+        if not os.path.isabs(self._earlier):
+            return False
+        with self._spot(EARLIER) as spot, suppress(OSError):  # a file system without links
+            spot.link(self._earlier)
+            return True
+        return False
+
+    def take_in(self) -> None:
+        """Write the scripts of hooks that have come since, which git runs by links until then.
+
+        Raises:
+            Refused: the settings are another repository's, or another installation takes long.
+        """
+        self._tree.refuse_led_away()
+        with self._alone():
+            if not self._setting.is_ours():
+                return
+            scripts = GuardScripts(self._setting.own, self._earlier, self._root, "", None)
+            for name in self._executable():
+                if name not in GUARDED and is_link_of_ours(self._path(name)):
+                    self._write(name, scripts.of(name))
 
     def remove(self) -> list[GuardHook]:
         """Restore `core.hooksPath`, and remove the hooks.
@@ -255,7 +319,7 @@ class GuardHooks:
         self._refuse_others()
         ours = self._ours()
         self._setting.restore()  # git goes by the earlier hooks from here on
-        for name in ours:
+        for name in (*ours, EARLIER):
             self._remove(name)
         with suppress(OSError):  # what else is in it is not ours
             self._files.remove_empty_folder(self._setting.own)
@@ -290,7 +354,7 @@ class GuardHooks:
         if os.path.islink(own):
             raise Refused(f"{own} is a link; the guard needs a folder of its own there")
         for name in self._names(own):
-            if HOOK_NAME.fullmatch(name) and not is_marked(self._path(name)):
+            if HOOK_NAME.fullmatch(name) and not self._is_ours(name):
                 raise Refused(
                     f"{self._path(name)} is a hook of another tool, in the guard's folder; move it"
                     f" to {self._earlier_folder}, from where the guard runs it as well"
@@ -308,7 +372,10 @@ class GuardHooks:
 
     def _ours(self) -> set[str]:
         """Return the names of the guard's files, also of those that another tool has renamed."""
-        return {name for name in self._names(self._setting.own) if is_marked(self._path(name))}
+        return {name for name in self._names(self._setting.own) if self._is_ours(name)}
+
+    def _is_ours(self, name: str) -> bool:
+        return is_link_of_ours(self._path(name)) or is_marked(self._path(name))
 
     def _names(self, folder: str) -> list[str]:
         return os.listdir(folder) if os.path.isdir(folder) else []
@@ -316,13 +383,20 @@ class GuardHooks:
     def _path(self, name: str) -> str:
         return os.path.join(self._setting.own, name)
 
+    def _spot(self, name: str) -> AbstractContextManager[EnclosedFile]:
+        return self._files.spot(self._path(name), make=0o755, is_followed=False)
+
     def _write(self, name: str, script: bytes) -> None:
-        with self._files.spot(self._path(name), make=0o755) as spot:
-            spot.replace(script, mode=0o755)
+        with self._spot(name) as spot:
+            spot.replace(script, mode=0o755, over_link=True)
 
     def _remove(self, name: str) -> None:
-        with self._files.spot(self._path(name)) as spot:
-            spot.remove()
+        with self._files.spot(self._path(name), is_followed=False) as spot:
+            if spot.folder is None:
+                return
+            spot.remove_link()
+            if spot.look() is not None:
+                spot.remove()
 
     def _hook(self, name: str) -> GuardHook:
         earlier = os.path.join(self._earlier_folder, name)
@@ -338,3 +412,7 @@ def _is_locked(descriptor: int) -> bool:
     except OSError:  # some network file systems lock no folders
         return True
     return True
+
+
+if __name__ == "__main__":  # as the scripts have it
+    GuardHooks(WorkTree.around(os.getcwd())).take_in()

@@ -242,7 +242,8 @@ class Repository:
             GitFailed: git is not installed, there is no repository, or git refuses to use it.
         """
         try:
-            return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
+            answers = os.fsdecode(self.run("rev-parse", *questions))
+            return answers.removesuffix("\n").split("\n")  # a path may have other ends of lines
         except CommandFailed as error:
             raise self._unusable(error) from error
 

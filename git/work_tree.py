@@ -11,7 +11,7 @@ import re
 from ..schema.bounded_read import read_at_most
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import InvalidInput, Refused
-from .repository import GitFailed, Repository, looks_bare
+from .repository import CommandFailed, GitFailed, Repository, looks_bare
 from .text_file import is_plain_file, read_small
 
 TYPE_CHECKING = False
@@ -98,8 +98,10 @@ class WorkTree:
         root: its top.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, merge_head: str) -> None:
         self.root = root
+        #: The file with the other parents of a merge that is under way.
+        self._merge_head = merge_head
         self._repository = Repository(root)
 
     @classmethod
@@ -114,12 +116,15 @@ class WorkTree:
             is_git_dir = os.path.basename(os.path.realpath(folder)) == ".git"
             raise GitFailed(f"{folder} is {_NOT_OF_A_TREE if is_git_dir else _BARE}")
         questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-cdup")
-        bare, inside, *up = Repository(folder).describe(*questions)
+        path = ("--git-path", "MERGE_HEAD")  # in the same process: each commit waits for it
+        bare, inside, up, *merge_head = Repository(folder).describe(*questions, *path)
         if bare == "true":
             raise GitFailed(f"{folder} is {_BARE}")
         if inside != "true":
             raise GitFailed(f"{folder} is {_NOT_OF_A_TREE}")
-        return cls(os.path.realpath(os.path.join(folder, *up)))
+        return cls(
+            os.path.realpath(os.path.join(folder, up)), os.path.join(folder, "\n".join(merge_head))
+        )
 
     @property
     def common_dir(self) -> str:
@@ -171,8 +176,12 @@ class WorkTree:
         If it concludes a merge, only those that would differ from every parent: changes of the
         other side are no edits of ours. Submodules are left out.
         """
-        head = self._repository.commit("HEAD")
-        changed = self._staged_since(head or self._empty_tree())
+        try:
+            changed = self._staged_since("HEAD")
+        except CommandFailed:
+            if self._repository.commit("HEAD") is not None:
+                raise
+            changed = self._staged_since(self._empty_tree())  # there is no commit
         for merged in self._merged():
             since_merged = set(self._staged_since(merged))
             changed = [file for file in changed if file in since_merged]
@@ -204,8 +213,8 @@ class WorkTree:
 
     def _changed_by_push(self, local: str, theirs: str) -> Iterator[tuple[str, int]]:
         """Yield each change by a commit up to `local` that no remote has yet, and when it was."""
-        remote_head = [f"^{theirs}"] if self._repository.commit(theirs) else []
-        only = ("--first-parent", "--timestamp", local, *remote_head, "--not", "--remotes", "--")
+        others = ("--ignore-missing", f"^{theirs}", "--not", "--remotes")  # it may be unknown here
+        only = ("--first-parent", "--timestamp", local, *others, "--")
         commits = [line.split() for line in self._repository.run("rev-list", *only).splitlines()]
         ends_ms = {commit: int(second) * 1000 + 999 for second, commit in commits}
         changes = ("diff-tree", "--stdin", "--root", "-r", "-c", *_RAW)
@@ -216,7 +225,7 @@ class WorkTree:
     def _merged(self) -> list[str]:
         """Return the other parents of the merge that is under way; several for an octopus."""
         try:
-            return read_small(self._path("--git-path", "MERGE_HEAD")).split()
+            return read_small(self._merge_head).split()
         except FileNotFoundError:
             return []
 

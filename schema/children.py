@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 
 from .errors import AckbusError
 
@@ -135,9 +134,8 @@ class ReapedChild(subprocess.Popen[bytes]):
             self.returncode = os.waitstatus_to_exitcode(status)
 
 
-@dataclass(frozen=True, slots=True)
 class ExitedChild:
-    """The end of a child process that ended by itself.
+    """The end of a child process that ended by itself. By hand: a commit waits for what it loads.
 
     Attributes:
         code: its exit code; of a signal that ended it, the negative number.
@@ -145,10 +143,11 @@ class ExitedChild:
         is_too_much: whether it reached the limit of its output; then `out` is empty.
     """
 
-    code: int
-    out: bytes
-    err: bytes
-    is_too_much: bool = False
+    __slots__ = ("code", "err", "is_too_much", "out")
+
+    def __init__(self, code: int, out: bytes, err: bytes, *, is_too_much: bool = False) -> None:
+        self.code, self.out, self.err = code, out, err
+        self.is_too_much = is_too_much
 
 
 def run_child(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from itertools import islice
 
 from ..errors import MessageDiscarded, SegmentMissing
@@ -25,69 +25,7 @@ if TYPE_CHECKING:
     from ...schema.directory.layout import Layout
     from ...schema.engine import Engine
     from ...schema.message.message import Message
-
-# The records of the archive: loaded only where it is read, as making the classes takes a while.
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A file of the archive.
-
-    Attributes:
-        first_seq, last_seq: the range of the log that it has, both included.
-        messages: how many messages are in it.
-        bytes: how long the file is.
-        sha256: the file's checksum, in hex.
-        archived_at_ms: when it was made, in epoch milliseconds.
-    """
-
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    sha256: str
-    archived_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveFrame:
-    """A run of messages that is compressed by itself.
-
-    Attributes:
-        first_seq: its first message.
-        segment: the first message of its segment.
-        start, bytes: where in the file it is.
-    """
-
-    first_seq: int
-    segment: int
-    start: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Discarded:
-    """A range of the log that was archived, and then deleted for good.
-
-    Attributes:
-        first_seq, last_seq: the range, both included.
-        messages: how many messages were in it.
-        at_ms: when, in epoch milliseconds.
-    """
-
-    first_seq: int
-    last_seq: int
-    messages: int
-    at_ms: int
-
-    def __str__(self) -> str:
-        from ...schema.message.times import format_ts
-
-        return (
-            f"archived and discarded, seq {self.first_seq} to {self.last_seq},"
-            f" at {format_ts(self.at_ms)}"
-        )
-
+    from .archive_records import ArchiveFrame, Discarded, Segment
 
 # Frames of the archive, decompressed a piece at a time and no further than a frame can go.
 #
@@ -172,10 +110,14 @@ class Archive:
 
     def segments(self) -> list[Segment]:
         """Return all segments that were not discarded, in the order of the log."""
+        from .archive_records import Segment
+
         return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
 
     def discarded(self) -> list[Discarded]:
         """Return the ranges that were discarded, one after the other from the first message on."""
+        from .archive_records import Discarded
+
         ranges: list[Discarded] = []
         for first_seq, last_seq, messages, at_ms in self._engine.rows(SQL["discarded_segments"]):
             if ranges and ranges[-1].at_ms == at_ms:  # by the same command
@@ -245,6 +187,7 @@ class Archive:
     def _frames(self, after_seq: int, upto_seq: int) -> list[ArchiveFrame]:
         if upto_seq <= after_seq:
             return []
+        from .archive_records import ArchiveFrame
 
         rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
         return [ArchiveFrame(*row) for row in rows]

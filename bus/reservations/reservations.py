@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -17,15 +16,15 @@ from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, LeaseLost
 from ...schema.message.names import MAX_REASON_CHARS, check_agent, check_line
 from ...schema.message.times import format_ts
-from ...schema.process_table import runs
 from ...schema.queries import Table
 from ..leases import Leases, duration_of
 from ..statements import SQL
+from .live_rows import LiveReservations, bind_to_session, ended_sessions, forget_ended
 from .path_patterns import PathIndex, PathPattern, escape_path, literal_pattern, parse_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ..options import ReservationMode
@@ -128,54 +127,6 @@ def _below(root: str, path: str) -> str | None:
         if path.startswith(base.rstrip("/") + "/"):
             return path[len(base.rstrip("/")) + 1 :]
     return None
-
-
-# A reservation that was made in a session has a lease that the session's process holds.
-#
-# `reservation 17`, held by `process 4711 since ...`: when the kernel shows that process dead, the
-# reservation of token 17 has ended. A reservation without a lease ends at its time, such as that of
-# a person in a shell, who has neither a session nor a heart.
-
-#: The beginning of the lease's name; the reservation's token follows. The statements have it, too.
-_LEASE = "reservation "
-
-
-def bind_to_session(leases: Leases, token: int, session: str | None, lease_s: float) -> None:
-    """Bind a reservation to the process of a session, and unbind it from any other.
-
-    Args:
-        leases: of the bus.
-        token: of the reservation.
-        session: the process, as `str` of a `Process`; None: it ends at its time alone.
-        lease_s: how long the reservation lasts from now, in seconds.
-    """
-    name = f"{_LEASE}{token}"
-    lease = leases.get(name)
-    if lease is not None:
-        with suppress(LeaseLost):  # it has ended
-            if lease.holder == session:
-                leases.renew(lease, lease_s=lease_s)
-                return
-            leases.release(lease)
-    if session is not None:
-        leases.acquire(name, session, lease_s=lease_s)
-
-
-def forget_ended(leases: Leases) -> None:
-    """Delete the leases of reservations that have ended at their time."""
-    leases.forget_ended(_LEASE, _LEASE[:-1] + "!")
-
-
-def ended_sessions() -> Callable[[str | None], bool]:
-    """Return a function that says whether a session is over; it asks the kernel once a session."""
-    verdicts: dict[str | None, bool] = {None: False}
-
-    def is_over(session: str | None) -> bool:
-        if session not in verdicts:
-            verdicts[session] = runs(str(session)) is False
-        return verdicts[session]
-
-    return is_over
 
 
 #: How long a reservation lasts unless the caller says otherwise, in seconds: an hour.
@@ -416,13 +367,7 @@ class Reservations(Table):
 
     def _live(self, now_ms: int) -> Sequence[Reservation]:
         """Return the reservations whose time and session have not ended."""
-        rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
-        is_over = ended_sessions()
-        return [
-            reservation
-            for reservation in (Reservation(*row) for row in rows)
-            if not is_over(reservation.session)
-        ]
+        return [Reservation(*row) for row in LiveReservations(self._engine).rows(now_ms)]
 
     def _of_token(self, token: int) -> Reservation | None:
         row = self._engine.row(SQL["reservation_of_token"], (token,))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...bus.bus import Bus
-    from ...bus.log.archive_reader import Segment
+    from ...bus.log.archive_records import Segment
     from ...export.backup import Backup
     from ...schema.findings import Mended
     from ...subscribers.overview.retention import ArchivePlan, Hold, Retention

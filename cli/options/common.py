@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from ...automation.config.snapshot import key_of
 from ...schema.errors import InvalidInput
 from ...schema.message.names import MAX_SEQ as MAX_SEQ
 from ...schema.message.names import seq_in
@@ -199,6 +198,8 @@ def signing_keys(file: str | None) -> list[bytes]:
     Raises:
         InvalidInput: there are none, others can read the file, or a secret has another form.
     """
+    from ...automation.config.snapshot import key_of
+
     where = f"${SECRETS_VARIABLE}" if file is None else file
     text = os.environ.get(SECRETS_VARIABLE, "") if file is None else _read(file)
     secrets = text.split()

@@ -102,7 +102,7 @@ class EnclosedFile:
                 raise Refused(f"{self.path} is no ordinary file; it is left as it is")
             return read_at_most(file, self.path, _MOST_BYTES)
 
-    def replace(self, data: bytes, *, mode: int | None = None) -> None:
+    def replace(self, data: bytes, *, mode: int | None = None, over_link: bool = False) -> None:
         """Put a file in its place at once; a crash leaves one of both.
 
         Another name of the earlier file (a hard link) keeps the earlier bytes.
@@ -110,12 +110,13 @@ class EnclosedFile:
         Args:
             data: what it holds from then on.
             mode: who may do what; None keeps what it was, or makes it its owner's alone.
+            over_link: whether a link that has the name is replaced itself.
 
         Raises:
             Refused: something else is there.
             OSError: the system refuses it; the earlier file stays.
         """
-        before = self.look()
+        before = None if over_link and self.target() is not None else self.look()
         if mode is None:
             mode = 0o600 if before is None else stat.S_IMODE(before.st_mode)
         fresh = f".ackbus-{os.urandom(8).hex()}"
@@ -127,6 +128,30 @@ class EnclosedFile:
                 file.flush()
                 os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
+            os.rename(fresh, self.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=self._folder)
+            raise
+
+    def target(self) -> str | None:
+        """Return where a link that has the name leads; None where none has it."""
+        try:
+            return os.readlink(self.name, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return None
+            raise
+
+    def link(self, target: str) -> None:
+        """Put a link in its place at once, of a file or of another link.
+
+        Raises:
+            OSError: the system refuses it, as where its files have no links; what is there stays.
+        """
+        fresh = f".ackbus-{os.urandom(8).hex()}"
+        os.symlink(target, fresh, dir_fd=self._folder)
+        try:
             os.rename(fresh, self.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except BaseException:
             with suppress(OSError):
@@ -175,12 +200,15 @@ class Enclosure:
         self.is_home = is_home
 
     @contextmanager
-    def spot(self, path: str, *, make: int | None = None) -> Iterator[EnclosedFile]:
+    def spot(
+        self, path: str, *, make: int | None = None, is_followed: bool = True
+    ) -> Iterator[EnclosedFile]:
         """Walk to a file, and hold the folder that it is in open.
 
         Args:
             path: the file, below the root.
             make: the mode of missing folders, the root and those on the way; None makes none.
+            is_followed: whether the last name is followed where it is a link.
 
         Raises:
             LinkRefused: a link on the way leads where it may not, or nowhere.
@@ -188,7 +216,7 @@ class Enclosure:
             OSError: the system refuses it.
         """
         with _Walk(self, make) as walk:
-            name = walk.to(self._parts(path))
+            name = walk.to(self._parts(path), is_followed=is_followed)
             yield EnclosedFile(path, name, walk.folder)
 
     def read(self, path: str) -> bytes | None:

@@ -9,7 +9,8 @@ import apsw
 
 from ..findings import Finding, bad, ok, warn
 from .database import SCHEMA_VERSION
-from .hardening import foreign_objects_in, is_as_ours, our_tables
+from .foreign_objects import foreign_objects_in, our_tables
+from .hardening import is_as_ours
 from .sqlite_errors import translate
 from .versions import upgrade_hint
 

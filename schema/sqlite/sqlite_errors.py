@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import apsw
-from apsw import ext
 
 from ..directory.folder import Folder
 from ..directory.layout import Layout
@@ -37,6 +36,8 @@ def rows_with_broken_text(
     connection: apsw.Connection, sql: str, values: tuple[object, ...]
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a query, with escapes for the bytes that are no UTF-8."""
+    from apsw import ext  # it takes 30 ms, and such text is rare
+
     count = len(ext.query_info(connection, sql).description)
     names = [f"c{number}" for number in range(count)]
     bytes_of = [f"iif(typeof({c}) = 'text', CAST({c} AS BLOB), {c})" for c in names]

@@ -147,7 +147,7 @@ class ThreadState:
         try:
             ((cookie,),) = self.connection.execute("PRAGMA schema_version").fetchall()
             if cookie != self._cookie and not is_as_ours(self.connection):
-                from .hardening import refuse_foreign_objects
+                from .foreign_objects import refuse_foreign_objects
 
                 if not database.is_upgraded(self.connection):
                     refuse_foreign_objects(self.connection, self.layout)

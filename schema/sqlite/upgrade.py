@@ -21,7 +21,7 @@ from ..errors import BusUnusable
 from ..system_errors import unwritable
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database
 from .file_copy import copy_database
-from .hardening import refuse_foreign_objects, restate
+from .foreign_objects import refuse_foreign_objects, restate
 from .rules.column_rules import put_right
 from .sqlite_errors import ENDINGS
 from .transactions import without_triggers

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 BESIDE_OWNERS = {
     "Appender": "writes `messages` for `Log`",
     "MailReader": "reads `messages` by the cursors and deliveries of an inbox",
+    "LiveReservations": "reads `reservations`, for a commit that waits for no more of their room",
     "ReplyJudge": "reads which groups a request has asked, and which queues take in their replies",
     "SessionNames": "reads `task_claims`, since names of sessions are leases",
     "Views": "reads `jobs` and `claims` for people",
@@ -36,6 +37,8 @@ OF_ONE_FILE = {
     "cli/commands/doctor.py": "tells the version of SQLite",
     "torture/proofs.py": "checks it after a torture",
     "export/backup.py": "copies it; checks the copy",
+    "cli/arguments.py": "opens it for one look of the guard, without the rest of a bus",
+    "cli/guard_check.py": "has that look",
     "subscribers/inboxes/unread_count.py": "opens it for one look, without the rest of a bus",
 }
 

@@ -15,7 +15,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.git import guard
-from ackbus.git.guard import ALWAYS
+from ackbus.git.guard import ALWAYS, GUARDED, RARE
 from ackbus.git.work_tree import WorkTree
 from ackbus.schema.errors import Refused
 
@@ -177,24 +177,120 @@ def test_every_hook_that_git_runs_is_handed_on_also_one_that_comes_later(
     assert {"post-checkout", "post-merge", "pre-merge-commit", "commit-msg"} <= {*seen[1]}
 
 
-def test_rare_hooks_are_handed_on_where_they_are_there_and_no_others_made(
+def started(git: Git, *args: str) -> list[str]:
+    """The hooks that git starts, with its own words for it."""
+    done = git(*args, env={"GIT_TRACE": "1"})
+    assert done.code == 0, done
+    words = [
+        word for line in done.err.splitlines() if "run_command:" in line for word in line.split()
+    ]
+    return [Path(word).name for word in words if word.startswith(str(own(git)))]
+
+
+def test_nothing_is_started_for_a_hook_that_is_not_there(
+    git: Git, run_bus: RunBus, bus: Bus
+) -> None:
+    """Issue 31: hooks no slower. A shell for each took 0.4 of a checkout."""
+    assert git.commit("a.py").code == 0
+    assert run_bus("guard", "install").code == 0
+    assert started(git, "checkout", "--quiet", "-B", "side") == []
+    git.write("b.py")
+    assert started(git, "commit", "--quiet", "-m", "b") == ["pre-commit"]
+    links = [path.name for path in own(git).iterdir() if path.is_symlink() and not path.exists()]
+    assert {*links, *GUARDED} == {*ALWAYS, *RARE}
+
+
+#: Settings with an absolute folder, and what of the settings of others leads to one.
+ABSOLUTE = [None, "everywhere", "every 'where'\n$(touch x)"]
+
+
+@pytest.mark.parametrize("setting", sampled(ABSOLUTE, every=2))
+def test_hook_that_comes_later_runs_at_its_own_path_from_the_next_commit_on(
+    setting: str | None, git: Git, run_bus: RunBus, bus: Bus, log: Path, tmp_path: Path
+) -> None:
+    """Until then by a link: under its own name, but beside other files."""
+    folder = git.path / ".git" / "hooks" if setting is None else tmp_path / setting
+    if setting is not None:
+        git.ok("config", "core.hooksPath", str(folder))
+    assert git.commit("a.py").code == 0
+    assert run_bus("guard", "install").code == 0
+    beside = 'set -e; . "$(dirname "$0")/lib.sh"; '
+    names = {"commit-msg": beside, "post-checkout": "", "reference-transaction": ""}
+    hooks = {name: script(folder / name, text + DISPATCHER) for name, text in names.items()}
+    (folder / "lib.sh").write_text("")
+    texts = {name: path.read_bytes() for name, path in hooks.items()}
+    git.ok("checkout", "--quiet", "-B", "side")
+    lines = log.read_text()
+    assert f"ran post-checkout of {own(git)} " in lines
+    assert "ran reference-transaction of " in lines
+    log.write_text("")
+    git.ok("commit", "--quiet", "--allow-empty", "-m", "more")
+    git.ok("checkout", "--quiet", "-B", "side")
+    assert f"of {own(git)}" not in log.read_text()
+    assert {*names} <= {*ran(log)}
+    assert texts == {name: path.read_bytes() for name, path in hooks.items()}
+    assert not any((own(git) / name).is_symlink() for name in names)
+    assert blocks(git, bus)
+    assert run_bus("guard", "remove").code == 0
+    assert not own(git).exists()
+    assert not (git.path / "x").exists()
+
+
+def test_links_and_scripts_take_each_others_place(
+    git: Git, run_bus: RunBus, bus: Bus, log: Path, tmp_path: Path
+) -> None:
+    """As the setting changes, hooks go, another tool renames, and an old installation is met."""
+    far = str(tmp_path / "far")
+    for number, setting in enumerate((".githooks", far, ".husky", None, far, f"{far} 2", ".husky")):
+        if setting is None:
+            git.ok("config", "--unset", "core.hooksPath")
+        else:
+            git.ok("config", "core.hooksPath", setting)
+        assert run_bus("guard", "install").code == 0
+        is_absolute = setting is None or os.path.isabs(setting)
+        links = {path.name for path in own(git).iterdir() if path.is_symlink()}
+        assert links == ({".earlier", *ALWAYS, *RARE} - {*GUARDED} if is_absolute else set())
+        rare = script(git.path / (setting or ".git/hooks") / "reference-transaction")
+        assert run_bus("guard", "install").code == 0
+        log.write_text("")
+        assert git.commit("a.py", agent="bob", text=str(number)).code == 0
+        assert "reference-transaction" in ran(log)
+        rare.unlink()
+    git.ok("config", "core.hooksPath", far)
+    assert run_bus("guard", "install").code == 0
+    (own(git) / "update").rename(own(git) / "update.old")
+    assert run_bus("guard", "remove").code == 0
+    assert not own(git).exists()
+
+
+def test_tool_that_writes_to_a_link_writes_the_hook_of_that_name(
     git: Git, run_bus: RunBus, bus: Bus, log: Path
 ) -> None:
-    """`push-to-checkout` alone would end updates of the checked out branch."""
+    """Tools ask git where hooks go: it is as without the guard, and outlasts it."""
     assert run_bus("guard", "install").code == 0
-    rare = {"reference-transaction", "push-to-checkout", "proc-receive", "post-index-change"}
-    assert not rare & {path.name for path in own(git).iterdir()}
-    hook = script(git.path / ".git" / "hooks" / "reference-transaction")
-    script(git.path / ".git" / "hooks" / "own-check")
-    assert run_bus("guard", "install").code == 0
-    assert git.commit("a.py", agent="bob").code == 0
-    assert "reference-transaction" in ran(log)
-    git.ok("hook", "run", "own-check")
-    assert ran(log) == ["own-check"]
-    hook.unlink()
+    asked = git.path / git.ok("rev-parse", "--git-path", "hooks/post-commit")
+    script(asked)
+    assert (git.path / ".git" / "hooks" / "post-commit").is_file()
+    for act in ("install", "remove"):
+        assert git.commit("a.py", agent="bob", text=act).code == 0
+        assert ran(log) == ["post-commit"]
+        assert run_bus("guard", act).code == 0
     assert git.commit("b.py", agent="bob").code == 0
-    assert run_bus("guard", "install").code == 0
-    assert not rare & {path.name for path in own(git).iterdir()}
+    assert ran(log) == ["post-commit"]
+
+
+def test_file_system_without_links_has_scripts(
+    git: Git, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    guard.GuardHooks(WorkTree.around(str(git.path))).install("block")
+    assert {path.name for path in own(git).iterdir()} == {*ALWAYS}
+    script(git.path / ".git" / "hooks" / "post-commit")
+    assert git.commit("a.py").code == 0
+    assert ran(log) == ["post-commit"]
 
 
 def test_push_to_a_checked_out_branch_still_updates_the_files(
@@ -401,7 +497,7 @@ left = int(sys.argv[2])
 
 def count(event, args):
     global left
-    if event in ("os.rename", "os.remove", "os.rmdir", "subprocess.Popen"):
+    if event in ("os.rename", "os.remove", "os.rmdir", "os.symlink", "subprocess.Popen"):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         left -= 1
@@ -413,20 +509,22 @@ getattr(hooks, sys.argv[3])(*sys.argv[4:])
 
 
 @pytest.mark.parametrize(
-    ("act", "acts"),
+    ("act", "acts", "is_absolute"),
     sampled(
         [
-            *(("install", acts) for acts in (0, 1, 5, *range(24, 31))),
-            *(("remove", acts) for acts in (*range(10), 20)),
+            *(("install", acts, False) for acts in (0, 1, 5, *range(24, 31))),
+            *(("install", acts, True) for acts in (0, 1, 2, 3, 9, *range(50, 62, 2))),
+            *(("remove", acts, acts % 4 > 1) for acts in (*range(10), 20)),
         ],
         every=2,
     ),
 )
 def test_killed_installation_or_removal_is_undone_or_completed(
-    act: str, acts: int, git: Git, run_bus: RunBus, bus: Bus, log: Path
+    act: str, acts: int, is_absolute: bool, git: Git, run_bus: RunBus, bus: Bus, log: Path
 ) -> None:
     """However far it came: the hooks that were there run, `remove` and `install` end the matter."""
-    git.ok("config", "core.hooksPath", ".githooks")
+    setting = str(git.path / ".githooks") if is_absolute else ".githooks"
+    git.ok("config", "core.hooksPath", setting)
     script(git.path / ".githooks" / "pre-commit")
     if act == "remove":
         assert run_bus("guard", "install").code == 0
@@ -437,7 +535,7 @@ def test_killed_installation_or_removal_is_undone_or_completed(
         assert run_bus("guard", "install").code == 0
         assert blocks(git, bus)
     assert run_bus("guard", "remove").code in (0, 4)
-    assert (hooks_path(git), own(git).exists()) == (".githooks", False)
+    assert (hooks_path(git), own(git).exists()) == (setting, False)
     assert "ackbus" not in (git.path / ".git" / "config").read_text()
 
 

@@ -150,7 +150,7 @@ def test_hot_commands_load_little(
     heavy |= {"bisect", "struct"}
     assert not loaded & heavy
     assert not {name for name in loaded if "ackbus.export" in name}
-    assert "ackbus.bus.log.archive_reader" not in loaded
+    assert "ackbus.bus.log.archive_records" not in loaded
 
 
 def test_nothing_is_collected_while_modules_load_and_all_that_comes_later_may_be(

@@ -36,7 +36,7 @@ from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.automation.service import EndedRuns
 from ackbus.bus.errors import SegmentMissing
-from ackbus.bus.log.archive_reader import Segment
+from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
 from ackbus.bus.presence.session_name import by_connection
 from ackbus.bus.verification import Verification

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.repository import Repository
-from ackbus.schema.children import EndUnknown, ExitedChild, PythonProcesses, ReapedChild, run_child
+from ackbus.schema.children import EndUnknown, PythonProcesses, ReapedChild, run_child
 from ackbus.workers.processes.run_process import run_process
 
 from ..conftest import wait_until
@@ -36,7 +36,8 @@ def test_exit_codes_are_those_of_subprocess() -> None:
         sleeper.kill()
         assert sleeper.wait(60) == -signal.SIGKILL
     ended = run_child(["sh", "-c", "cat; echo b >&2; exit 3"], limit_s=60, stdin=b"a" * 200_000)
-    assert ended == ExitedChild(3, b"a" * 200_000, b"b\n")
+    assert ended is not None
+    assert (ended.code, ended.out, ended.err) == (3, b"a" * 200_000, b"b\n")
     assert run_child(["sleep", "100"], limit_s=0.01) is None
 
 

@@ -16,7 +16,7 @@ import pytest
 from ackbus import Bus, DeadLetters, Inbox, Queue, Request, as_completed, as_completed_async
 from ackbus.errors import RowDamaged, TimedOut
 from ackbus.schema.arguments import checked
-from ackbus.schema.sqlite.hardening import our_table_texts
+from ackbus.schema.sqlite.foreign_objects import our_table_texts
 from ackbus.schema.sqlite.rules.damaged_rows import checks_in, first_damaged_row
 
 from ..api.reference import PUBLIC

@@ -16,7 +16,7 @@ from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite import database, hardening
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
-from ackbus.schema.sqlite.hardening import foreign_objects_in
+from ackbus.schema.sqlite.foreign_objects import foreign_objects_in
 from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..conftest import RunBus, wait_until

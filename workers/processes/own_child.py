@@ -17,7 +17,6 @@ from ...bus.doorbell import StopEvent
 from ...schema.children import EndUnknown, ReapedChild
 from ...schema.process_table import is_running
 from ...schema.processes import start_thread
-from .supervisor import limiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -355,6 +354,8 @@ class OwnChild:
         captures: bool,
         limits: Limits = (),
     ) -> None:
+        from .supervisor import limiter
+
         self.pipes = Pipes(captures=captures)
         stdin, stdout, stderr = self.pipes.theirs
         try:

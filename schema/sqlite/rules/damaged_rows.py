@@ -17,8 +17,8 @@ import apsw
 
 from ...directory.folder import Folder
 from ...errors import AckbusError, RowDamaged, StatementRefused, shown
+from ..foreign_objects import our_table_texts
 from ..forks import close_inherited
-from ..hardening import our_table_texts
 from ..sqlite_errors import BUS_FILE, open_file, opened_last
 
 TYPE_CHECKING = False
