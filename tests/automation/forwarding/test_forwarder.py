@@ -267,6 +267,14 @@ def test_redirect_is_not_followed(bus: Bus) -> None:
     assert (len(receiver.posted), inner.connections) == (11, 0)
 
 
+def test_interim_answers_only_say_that_another_follows(bus: Bus) -> None:
+    bus.publish("t", 1, from_agent="a")
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    with receiving(lambda posted, number: interim * 20 + OK) as receiver:
+        forward(bus, receiver.url)
+    assert receiver.data == [1]
+
+
 def _slow(connection: socket.socket) -> None:
     """Sends one byte of a head a moment, for ever."""
     for byte in b"HTTP/1.1 200 OK\r\n" + b"X-Slow: y\r\n" * 1_000_000:
