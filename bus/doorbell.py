@@ -8,7 +8,6 @@ because the last thing that a commit changes is shared memory, which gives no ev
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -33,6 +32,9 @@ _EVENT_BYTES = 16
 
 #: How often a waiter without inotify asks SQLite whether anything was committed, in seconds.
 FALLBACK_POLL_S = 0.005
+
+#: The time limit of a wait that has none. Not from `math`: publishers load this module.
+_NEVER_S = float("inf")
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
 RECHECK_S = 2.0
@@ -163,7 +165,7 @@ class Listener:
         Raises:
             BusMoved: the directory of the bus is no longer there.
         """
-        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        deadline = time.monotonic() + (_NEVER_S if timeout_s is None else timeout_s)
         outcome = look()
         while not (is_there(outcome) or self._stop.is_set):
             left_s = deadline - time.monotonic()
