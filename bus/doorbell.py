@@ -178,7 +178,7 @@ class Listener:
 
     def pause(self, seconds: float) -> None:
         """Wait so long, whatever rings, unless it is stopped."""
-        self.wait_for(lambda: None, timeout_s=seconds, recheck_s=seconds)
+        self.wait_for(lambda: None, timeout_s=seconds)
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the bell rings, `wake` is called, or the time is over.
