@@ -48,8 +48,17 @@ ALONE: dict[str, str | None] = {
     "GIT_EDITOR": ":",
 }
 
+#: How long a call without a limit may take, in seconds: who writes a work tree may put a pipe
+#: there, which git would wait for without end.
+_LONGEST_S = 600.0
+
 #: The whole id of an object, by either of git's digests.
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def is_whole_id(text: str) -> bool:
+    """Whether a text is the whole id of an object: no name, no option and no second line."""
+    return _ID.fullmatch(text) is not None
 
 
 class GitFailed(AckbusError):
@@ -90,8 +99,8 @@ class Repository:
     Args:
         folder: where git is run.
         environment: variables of git beside those of this process; None takes one away.
-        limit_s: the limit of each call that has none of its own, in seconds; None: no limit. It is
-            for looks; within `one_look` its calls share that of the look besides.
+        limit_s: the limit of each call that has none of its own, in seconds; None: ten minutes. It
+            is for looks; within `one_look` its calls share that of the look besides.
         name: of the repository in errors; the folder, unless it is given.
     """
 
@@ -122,7 +131,8 @@ class Repository:
             arguments: of git.
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None: the
-                limit of this repository, which may be none. A look may end it sooner.
+                limit of this repository, which is ten minutes where none is given. A look may end
+                it sooner.
             pass_fds: descriptors that git inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
@@ -132,10 +142,11 @@ class Repository:
             OutOfTime: it reached the limit.
         """
         look_s = self._look_s()
-        is_look = look_s is not None and (limit_s is None or look_s <= limit_s)
+        limit_s = _LONGEST_S if limit_s is None else limit_s
+        is_look = look_s is not None and look_s <= limit_s
         if is_look and not look_s:
             raise self._cut(arguments)
-        limit_s = look_s if is_look else limit_s
+        limit_s = limit_s if look_s is None else min(look_s, limit_s)
         with self._starting():
             ended = run_child(
                 ["git", *_SETTINGS, *arguments],
@@ -292,7 +303,7 @@ class Repository:
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
         answers = dict(zip(plain, output.splitlines(), strict=True))
         ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
-        return [id if _ID.fullmatch(id) else None for id in ids]
+        return [id if is_whole_id(id) else None for id in ids]
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
         """Return the same repository, with more variables."""
@@ -314,9 +325,13 @@ class Repository:
     def _starting(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:
+        except OSError as error:
             if error.filename == self.folder:
-                raise GitFailed(f"{self.folder} is not there") from error
+                missing = isinstance(error, FileNotFoundError)
+                why = "is not there" if missing else f"can't be entered: {error.strerror}"
+                raise GitFailed(f"{self.folder} {why}") from error
+            if not isinstance(error, FileNotFoundError):
+                raise
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 
@@ -326,16 +341,13 @@ def looks_bare(folder: str) -> bool:
 
 
 def _output(
-    arguments: Sequence[str],
-    ended: ExitedChild | None,
-    limit_s: float | None,
-    accepted: Sequence[int],
+    arguments: Sequence[str], ended: ExitedChild | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:
     """Return the output of git, or raise the error of its end."""
     if ended is None:
         raise OutOfTime(
-            f"git {_command(arguments)} has not ended within {limit_s or 0:g} s, and was stopped;"
-            " look for a hook or a filter that waits"
+            f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped; look"
+            " for a hook or a filter that waits, or a pipe in the place of a file"
         )
     if ended.code not in accepted:
         raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)

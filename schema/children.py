@@ -7,6 +7,7 @@ child has ended, and `subprocess` says 0: a failure reads as success.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -92,12 +93,20 @@ class ReapedChild(subprocess.Popen[bytes]):
                 self._reap(0)
             return self.returncode
         until, nap_s = time.monotonic() + timeout, 0.0005
-        while (code := self.poll()) is None:
-            left_s = until - time.monotonic()
-            if left_s <= 0:
-                raise subprocess.TimeoutExpired(self.args, timeout)
-            time.sleep(min(nap_s, left_s))
-            nap_s = min(2 * nap_s, _LOOK_S)
+        fd = exit_descriptor(self.pid) if self.poll() is None else None
+        try:
+            while (code := self.poll()) is None:
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    raise subprocess.TimeoutExpired(self.args, timeout)
+                if fd is None:
+                    time.sleep(min(nap_s, left_s))
+                    nap_s = min(2 * nap_s, _LOOK_S)
+                else:
+                    _until_readable(fd, left_s)
+        finally:
+            if fd is not None:
+                os.close(fd)
         return code
 
     def ask_to_end(self) -> None:
@@ -132,6 +141,22 @@ class ReapedChild(subprocess.Popen[bytes]):
             raise EndUnknown(self._program) from error
         if pid == self.pid:
             self.returncode = os.waitstatus_to_exitcode(status)
+
+
+def exit_descriptor(pid: int) -> int | None:
+    """A descriptor that is readable when a child has exited; None where there is no such thing."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, a sandbox, too many open files
+        return None
+
+
+def _until_readable(fd: int, seconds: float) -> None:
+    ready = select.poll()
+    ready.register(fd, select.POLLIN)
+    ready.poll(seconds * 1000)
 
 
 class ExitedChild:

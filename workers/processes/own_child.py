@@ -14,7 +14,7 @@ from contextlib import suppress
 from io import FileIO
 
 from ...bus.doorbell import StopEvent
-from ...schema.children import EndUnknown, ReapedChild
+from ...schema.children import EndUnknown, ReapedChild, exit_descriptor
 from ...schema.process_table import is_running
 from ...schema.processes import start_thread
 
@@ -377,7 +377,7 @@ class OwnChild:
             raise
         finally:
             self.pipes.close_theirs()
-        self.fd = _exit_descriptor(self._process.pid)
+        self.fd = exit_descriptor(self._process.pid)
         self._is_dead = False
         self._session = ProcessSession(self._process)
 
@@ -420,16 +420,6 @@ class OwnChild:
         with suppress(subprocess.TimeoutExpired, EndUnknown):
             self._process.wait(DYING_S)
         self.close()
-
-
-def _exit_descriptor(pid: int) -> int | None:
-    """A descriptor that is readable when a child has exited; None where there is no such thing."""
-    if sys.platform != "linux":
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # an old kernel, a sandbox, too many open files
-        return None
 
 
 # The start of a command, which no signal handler can interrupt.
