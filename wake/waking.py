@@ -12,12 +12,12 @@ from itertools import accumulate, takewhile
 from time import monotonic
 from typing import Protocol
 
-from ..bus.doorbell import listen
+from ..bus.doorbell import Pace, listen
 from ..bus.own_answers import own_answer
 from ..schema.message.draft import PRIORITY_NAMES, Priority
 from ..schema.message.reply_types import REQUEST
 from ..schema.paging import pages, seq_of
-from ..subscribers.inboxes.mail import POLL_LIMIT, Pace
+from ..subscribers.inboxes.mail import POLL_LIMIT
 from ..subscribers.inboxes.session import inbox_of
 from .notes import WakeNotes
 from .terminals import BY_COMMAND, NotWoken, ScreenTerminal, TmuxTerminal, program_of

@@ -280,7 +280,7 @@ class Dispatcher:
     def _end_cancelled(self) -> None:
         """End the programs whose jobs somebody has cancelled meanwhile."""
         for token, job in self._running.items():
-            if not job.stop.is_thrown and self._claims.status(token) != ACTIVE:
+            if not job.stop.is_set and self._claims.status(token) != ACTIVE:
                 _log.info("%s was cancelled", job.command, extra=_about(job))
                 job.stop.stop()
 

@@ -78,6 +78,7 @@ OPENING: dict[str, str] = {
     "schema/system_errors.py": "the bus directory itself, to hear why it can't be entered",
     "schema/directory/lock_holders.py": "what the kernel tells in /proc",
     "schema/bounded_read.py": "files that its callers name, once they are known to be plain ones",
+    "schema/children.py": "a log that its callers name, of a run that they made",
     "schema/process_table.py": "what the kernel tells in /proc",
     "schema/directory/trust.py": "this user's list of trusted directories",
     "bus/signing.py": "this user's keys",

@@ -11,13 +11,14 @@ import ackbus.git.repository
 from ackbus.git import history, limited
 from ackbus.git.branches.repositories import text_of
 from ackbus.git.history import MessageFilters, traffic
-from ackbus.git.limited import lines_of, run_limited
+from ackbus.git.limited import LOOK_BOUNDS, lines_of
 from ackbus.git.repository import GitFailed, OutOfTime
 from ackbus.git.sealed import sealed_around
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import LinkedTree
 from ackbus.git.trees.tree_state import read_state
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
+from ackbus.schema.children import run_child
 from ackbus.tasks.roles.job_tree import Author, commit_leftovers
 
 from ..cli.git import Git
@@ -28,12 +29,10 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_program_that_prints_for_ever_is_ended_by_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limited, "LOOK_OUTPUT_BYTES", 1 << 20)
-    ended = run_limited(
-        ["yes"], folder=str(tmp_path), environment=dict(os.environ), limit_s=60, is_look=True
-    )
+    monkeypatch.setitem(LOOK_BOUNDS, "RLIMIT_FSIZE", 1 << 20)
+    ended = run_child(["yes"], limit_s=60, bounds=LOOK_BOUNDS)
     assert ended is not None
     assert (ended.is_too_much, ended.out) == (True, b"")
 
@@ -41,7 +40,7 @@ def test_program_that_prints_for_ever_is_ended_by_its_output(
 def test_diff_that_is_too_long_is_told_of(
     main: Git, trees: WorkTrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited, "LOOK_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setitem(LOOK_BOUNDS, "RLIMIT_FSIZE", 1 << 20)
     base = main.head
     main.commit("large", text=f"{'a' * 999}\n" * 3000)
     with pytest.raises(GitFailed, match="prints is more than is taken of a look"):
