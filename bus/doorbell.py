@@ -292,13 +292,13 @@ class _Watch:
         self._inotify.close()
 
 
-def listen(bus: Bus, stop: StopEvent | None = None) -> Listener:
+def listen(bus: LocalBus, stop: StopEvent | None = None) -> Listener:
     """Return a listener of a bus, for a waiting loop; close it, or use it in a `with`."""
     return Listener(bus.layout.doorbell, engine_of(bus), stop)
 
 
 def wait_for(
-    bus: Bus,
+    bus: LocalBus,
     look: Callable[[], T],
     is_there: Callable[[T], object] = bool,
     *,

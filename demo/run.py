@@ -245,7 +245,7 @@ def _assign(bus: LocalBus, tree: TextFiles) -> int:
 
 
 def _watch(
-    bus: Bus, workers: PythonProcesses, tasks: int, say: Say, move: Callable[[int], object]
+    bus: LocalBus, workers: PythonProcesses, tasks: int, say: Say, move: Callable[[int], object]
 ) -> None:
     """Follow the log until each task has its answer, and kill the worker that stalls.
 
@@ -272,7 +272,7 @@ def _watch(
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill(bus: Bus, workers: PythonProcesses, hold: Message) -> str:
+def _kill(bus: LocalBus, workers: PythonProcesses, hold: Message) -> str:
     """Kill the worker that stalls, publish a message about it, and return a line."""
     worker, path = hold.from_agent, hold.payload["path"]
     pid = workers.kill(worker)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.children import ReapedChild, run_child
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.names import new_id

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterable, Iterator
     from typing import Unpack
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.fields import MessageFields
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.

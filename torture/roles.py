@@ -7,8 +7,8 @@ import random
 import sys
 import warnings
 
-from ..bus.bus import Bus
 from ..bus.doorbell import wait_for
+from ..bus.local_bus import LocalBus
 from ..bus.maintenance import Maintenance
 from ..export.archive_writer import Archiver
 from ..export.jsonl.exporter import Exporter

@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...bus.bus import Bus
 from ...bus.doorbell import StopEvent, wait_for
+from ...bus.local_bus import LocalBus
 from ...schema.message.times import format_ts
 from ..show import output
 from ..show.board import cut, line, row_counts, table_part
@@ -159,7 +159,7 @@ def keep_showing(
 
 
 def _show_until_left(
-    bus: Bus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+    bus: LocalBus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
 ) -> bool:
     """Show the bus until it is ended or suspended; return whether it is suspended."""
     ended, suspended, stop = threading.Event(), threading.Event(), StopEvent()

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
 #: with a commit, so without a pause the exporter would commit as often as all publishers together.

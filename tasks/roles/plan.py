@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
     from ...bus.heartbeat_thread import Heart
     from ...bus.local_bus import LocalBus
     from ...schema.message.draft import Draft

@@ -13,7 +13,6 @@ from anyio.from_thread import check_cancelled
 from pydantic import Field
 
 from ....bus import doorbell
-from ....bus.bus import Bus
 from ....bus.heartbeats import Liveness
 from ....bus.local_bus import LocalBus
 from ....bus.log.log import find_message
