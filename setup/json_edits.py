@@ -125,8 +125,8 @@ def _no_constant(name: str) -> NoReturn:
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
-#: What stays as it is, or becomes spaces, as a whole: so no place is looked at twice. A string or a
-#: comment without an end reaches to the end of the text.
+#: The parts that stay as they are, or become spaces, as a whole: so no place is looked at twice. A
+#: string or a comment without an end reaches to the end of the text.
 _STAYS_OR_IS_BLANKED = re.compile(
     r'"(?:[^"\\]++|\\.)*+"?+'  # a string: stays
     r"|//[^\r\n]*+|/\*(?:.*?\*/|.*+)"  # a comment: blanked
