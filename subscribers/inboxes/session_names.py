@@ -74,10 +74,10 @@ class SessionNames(Table):
                 free.
 
         Raises:
-            InvalidInput: the base name is none.
-            BusBusy: that was not long enough.
-            BusUnusable, Refused: it can't be written. These are raised only for a session that has
-                no name yet: other sessions keep their names.
+            InvalidInput: the base name is not valid.
+            BusBusy: other writers kept the bus for longer.
+            BusUnusable, Refused: the bus can't be written. These errors are raised only for a
+                session that has no name yet: other sessions keep their names.
         """
         id = id if id and is_id(id) else ""
         settled = self._settled(base, holder, lease_s, id)
@@ -102,10 +102,11 @@ class SessionNames(Table):
     def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
         """Return the session of the first process that has one, under a base name or any name."""
         sessions = self.list()
-        own = ((session, process) for process in processes for session in reversed(sessions))
-        fits = (session for session, process in own if session.holder == process)
+        pairs = ((session, process) for process in processes for session in reversed(sessions))
+        held_by_them = (session for session, process in pairs if session.holder == process)
         return next(
-            (session for session in fits if base in (None, session.base, session.name)), None
+            (session for session in held_by_them if base in (None, session.base, session.name)),
+            None,
         )
 
     def named(self, name: str) -> SessionName | None:
@@ -139,8 +140,8 @@ class SessionNames(Table):
 
     def list(self, base: str | None = None) -> list[SessionName]:
         """Return the names of sessions, of those that have ended too, by base name and number."""
-        ends = "" if base is None else suffix_of(base)
-        sessions = [session for session in self._read(ALL, ends) if base in (None, session.base)]
+        suffix = "" if base is None else suffix_of(base)
+        sessions = [session for session in self._read(ALL, suffix) if base in (None, session.base)]
         firsts = {session.base: session.holder for session in sessions if session.number == 1}
         for session in sessions:
             is_first = session.number == 1
@@ -162,19 +163,19 @@ class SessionNames(Table):
 
     def is_live(self, session: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""
-        is_there = runs(session.process)
-        if is_there is False or (is_there and not session.has_connection):
-            return is_there
+        process_runs = runs(session.process)  # None: it can't be seen from here
+        if process_runs is False or (process_runs and not session.has_connection):
+            return process_runs
         now_ms = self._engine.now_ms()
         if session.has_connection or now_ms < session.until_ms:
             return now_ms < session.until_ms - _END_MS
-        from ...bus.heartbeats import Heartbeats  # only of what can't be seen from here
+        from ...bus.heartbeats import Heartbeats  # rarely needed
 
         beat = Heartbeats(self._engine).get(session.name)
         return beat is not None and beat.age_s < LEASE_S
 
     def traces(self, name: str) -> tuple[int | None, bool]:
-        """Return what a name has left, for hooks that look no further where that is nothing.
+        """Return the traces of a name, for hooks, which look no further if there are none.
 
         Returns:
             The process that beats under it, or None; and whether reservations are bound to a
@@ -190,8 +191,8 @@ class SessionNames(Table):
         for span in spans_of(name):
             yield from self._read(span)
 
-    def _read(self, span: Span, ends: str = "") -> Iterator[SessionName]:
-        for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, ends)):
+    def _read(self, span: Span, suffix: str = "") -> Iterator[SessionName]:
+        for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, suffix)):
             session = SessionName.parse(lease, *fields)
             if session is not None:
                 yield session
@@ -261,12 +262,12 @@ class SessionNames(Table):
 
     def _is_of_others(self, name: str, base: str) -> bool:
         """Whether a session of another base name has a name: `a-2` may be a base name, too."""
-        same = (
+        others = (
             session
             for session in self._under(name)
             if session.name == name and session.base != base
         )
-        return any(map(self.is_live, same))
+        return any(map(self.is_live, others))
 
     def _is_known(self, name: str) -> bool:
         return bool(self._engine.value(SQL["is_known"], (name,)))
@@ -281,7 +282,7 @@ class SessionNames(Table):
     def _hold(
         self, base: str, number: int, last: SessionName | None, by: str, lease_s: float
     ) -> None:
-        from ...bus.leases import Leases  # hooks that change nothing do without
+        from ...bus.leases import Leases  # hooks that change nothing don't need it
 
         leases = Leases(self._engine)
         if last is not None and last.held_by == by:
