@@ -227,11 +227,11 @@ class UnseenMail:
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
         broadcasts_upto = min(seq, notes.older - 1)  # older ones were counted: that is enough
-        own = chain(
+        to_agent = chain(
             _covered(cursors, agent, broadcasts_upto, broadcasts=False),
             _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, broadcasts_upto)),
         )
-        for entry in merge(own, to_base):
+        for entry in merge(to_agent, to_base):
             if len(self.first) == limit:
                 return
             if entry[0] not in notes and entry[0] != besides:

@@ -88,16 +88,16 @@ class SessionNames(Table):
             with self._engine.write(timeout_s):
                 number = self._settle(base, holder, lease_s, id, is_resumed)
         except (BusBusy, BusUnusable, Refused):
-            own = self.find(base, holder)
-            if own is None:
+            current = self.find(base, holder)
+            if current is None:
                 raise
-            return own
+            return current
         return next(session for session in self.list(base) if session.number == number)
 
     def find(self, base: str, holder: str) -> SessionName | None:
         """Return the name of a session; None if it has none."""
-        own = [session for session in self.list(base) if session.holder == holder]
-        return max(own, key=lambda session: session.number, default=None)
+        sessions = [session for session in self.list(base) if session.holder == holder]
+        return max(sessions, key=lambda session: session.number, default=None)
 
     def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
         """Return the session of the first process that has one, under a base name or any name."""
@@ -200,30 +200,30 @@ class SessionNames(Table):
     def _settled(self, base: str, holder: str, lease_s: float, id: str) -> SessionName | None:
         """Return the name of a session if nothing has to be written for it; else None."""
         sessions = self.list(base)
-        own = [session for session in sessions if session.holder == holder]
-        soon_ms = self._engine.now_ms() + lease_s * 500
+        of_holder = [session for session in sessions if session.holder == holder]
+        half_over_ms = self._engine.now_ms() + lease_s * 500
         if (
-            not own
-            or min(session.until_ms for session in own) < soon_ms
-            or id not in ("", own[-1].id)
+            not of_holder
+            or min(session.until_ms for session in of_holder) < half_over_ms
+            or id not in ("", of_holder[-1].id)
         ):
             return None
         first = sessions[0]
         has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
-        return own[-1] if has_base or self._is_of_others(base, base) else None
+        return of_holder[-1] if has_base or self._is_of_others(base, base) else None
 
     def _settle(self, base: str, holder: str, lease_s: float, id: str, is_resumed: bool) -> int:
         """Hold the name of a session, and the base name where it is free; return its number."""
         by_number = {session.number: session for session in self.list(base)}
-        own = self.find(base, holder)
+        current = self.find(base, holder)
         former = self._former_name(base, id) if is_resumed and id else None
-        if former is not None and own is not None and own.number > 1:
-            self._hold(base, own.number, own, free_holder(), _END_MS / 1000)
-        last = former or own
-        number = self._first_free(base, by_number) if last is None else last.number
-        if last is not own or own is None:
+        if former is not None and current is not None and current.number > 1:
+            self._hold(base, current.number, current, free_holder(), _END_MS / 1000)
+        chosen = former or current
+        number = self._first_free(base, by_number) if chosen is None else chosen.number
+        if chosen is not current or current is None:
             self._begin(session_name(base, number), base)
-        by = with_id(holder, id or (own.id if own else ""))
+        by = with_id(holder, id or (current.id if current else ""))
         self._hold(base, number, by_number.get(number), by, lease_s)
         first = by_number.get(1)
         is_free = not (first and first.holder != holder and self.is_live(first))
