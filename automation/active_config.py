@@ -17,9 +17,9 @@ from ..schema.errors import AckbusError, Refused, TimedOut
 from ..schema.queries import engine_of
 from ..subscribers.queues.queue_set import QueueSet
 from .config.faults import ConfigFaults, without_values
-from .config.flows import Frozen
 from .config.load import TO_ACT, load
 from .config.sources import ACCESS, NAMED, gather, hashes_of, read_seal
+from .config.values import Frozen
 from .jobs import submission as plugin_queues
 from .jobs.dispatcher import DispatchRules
 from .jobs.submission import JobRequest
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..bus.bus import Bus
     from .config.faults import Fault
     from .config.load import Demands
-    from .config.snapshot import Config
+    from .config.models import Config
     from .config.sources import Origin
     from .jobs.submission import Submission
     from .plugins.discovery import Plugin, Registry

@@ -15,7 +15,7 @@ import logging
 import random
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse
+from http.client import OK, HTTPConnection, HTTPException, HTTPResponse
 from itertools import count, islice
 from select import select
 from time import monotonic
@@ -42,6 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from ..bus.bus import Bus
     from ..schema.message.message import Message
@@ -191,13 +192,11 @@ def event_of(message: Message) -> bytes:
 #: The most that is read of an answer, in bytes: its status decides, so its body is not read.
 MAX_ANSWER_BYTES = 65_536
 
-#: How much is sent and received at a time, in bytes.
+#: How much is sent at a time, in bytes.
 _PIECE_BYTES = 65_536
 
 #: The longest pause that an answer may ask for, in seconds: an hour.
 MAX_RETRY_AFTER_S = 3600.0
-
-_END_OF_HEAD = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +243,20 @@ def post(
         Unreachable: there was no connection, or no whole head of an answer in time.
     """
     deadline = monotonic() + within_s
-    usual = {
-        "Host": target.authority,
-        "Content-Length": str(len(body)),
-        "User-Agent": "ackbus",
-        "Connection": "close",
-    }
-    lines = [f"POST {target.path} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in (usual | dict(headers)).items()]
-    head = "\r\n".join([*lines, "", ""]).encode("ascii")
     refused: OSError | None = None
     with target.connect(deadline) as connection:
+        wire = _Wire(connection, deadline)
+        request = HTTPConnection(target.authority)
+        request.sock = cast("socket.socket", wire)  # so it does not connect by itself
+        fixed = {"User-Agent": "ackbus", "Connection": "close"}
         try:
-            refused = _send(connection, head + body, deadline)
-            return _answer(_head(connection, deadline))
+            try:
+                request.request("POST", target.path, body, {**fixed, **headers})
+            except TimeoutError:
+                raise
+            except OSError as error:  # it takes no more, and may have answered
+                refused = error
+            return _answer(wire)
         except TimeoutError as error:
             raise Unreachable(f"{target} took longer than {within_s:g} s") from error
         except (OSError, ValueError, HTTPException) as error:
@@ -265,56 +264,44 @@ def post(
             raise Unreachable(f"{target} gave no answer: {words_of(why)}") from error
 
 
-def _send(connection: socket.socket, data: bytes, deadline: float) -> OSError | None:
-    """Send data; return the error of a target that takes no more, which may have answered."""
-    rest = memoryview(data)
-    try:
+def _answer(wire: _Wire) -> TargetResponse:
+    """Read the head of the answer; interim answers (1xx) only say that another follows."""
+    responses: list[HTTPResponse] = []  # kept, since the end of each would close the stream
+    while not responses or responses[-1].status < OK:
+        responses.append(HTTPResponse(cast("socket.socket", wire), method="POST"))
+        responses[-1].begin()
+    return TargetResponse(responses[-1].status, responses[-1].getheader("Retry-After", ""))
+
+
+class _Wire(io.RawIOBase):
+    """A connection, in place of a socket for `http.client`: within a time and a number of bytes."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection, self._deadline = connection, deadline
+        self._room = MAX_ANSWER_BYTES
+        self._stream = io.BufferedReader(self)
+
+    def makefile(self, mode: str) -> io.BufferedIOBase:
+        return self._stream
+
+    def sendall(self, data: bytes) -> None:
+        rest = memoryview(data)
         while rest:
-            connection.settimeout(_left_s(deadline))
-            rest = rest[connection.send(rest[:_PIECE_BYTES]) :]
-    except TimeoutError:
-        raise
-    except OSError as error:
-        return error
-    return None
+            self._connection.settimeout(_left_s(self._deadline))
+            rest = rest[self._connection.send(rest[:_PIECE_BYTES]) :]
 
+    def readable(self) -> bool:
+        return True
 
-def _head(connection: socket.socket, deadline: float) -> bytes:
-    """Return the head of an answer, with what came along with it."""
-    data, room = b"", MAX_ANSWER_BYTES
-    while _END_OF_HEAD not in data:
-        if not room:
+    def readinto(self, buffer: Any) -> int:
+        if not self._room:
             raise ValueError(f"the head of the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        connection.settimeout(_left_s(deadline))
-        piece = connection.recv(room)
-        if not piece:
+        self._connection.settimeout(_left_s(self._deadline))
+        count = self._connection.recv_into(memoryview(buffer)[: self._room])
+        if not count:
             raise ValueError("the connection ended before the head of the answer did")
-        room -= len(piece)
-        data = _without_interim(data + piece)
-    return data
-
-
-def _without_interim(data: bytes) -> bytes:
-    """Leave out whole heads of interim answers (1xx), which say only that another follows."""
-    while data.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")) and _END_OF_HEAD in data:
-        data = data.partition(_END_OF_HEAD)[2]
-    return data
-
-
-def _answer(head: bytes) -> TargetResponse:
-    response = HTTPResponse(cast("socket.socket", _Received(head)), method="POST")
-    response.begin()
-    return TargetResponse(response.status, response.getheader("Retry-After", ""))
-
-
-class _Received:
-    """The bytes that were received, in place of the connection that they came by."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, mode: str) -> io.BytesIO:
-        return io.BytesIO(self._data)
+        self._room -= count
+        return count
 
 
 def _left_s(deadline: float) -> float:
@@ -412,7 +399,7 @@ class Forwarder:
         id, body = quote(message.id, safe="!#$&'*+/:;=?@^_`|~-"), event_of(message)
         deadline = monotonic() + self._patience_s
         for failures in count():
-            if self._switch.is_thrown:
+            if self._switch.is_set:
                 raise _Stopped
             answer = self._post(id, body)
             if isinstance(answer, TargetResponse):

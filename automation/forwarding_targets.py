@@ -95,6 +95,7 @@ class Target:
                 share_s = (deadline - monotonic()) / (len(addresses) - number)
                 connection.settimeout(max(share_s, 0.001))
                 connection.connect(address)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head, then body
                 return self._secured(connection)
             except OSError as error:
                 connection.close()

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
 
-    from .config.flows import Secret
-    from .config.snapshot import ServiceConfig
+    from .config.models import ServiceConfig
+    from .config.values import Secret
 
 #: Our loggers begin with it; the component of a line is the rest.
 _ROOT = "ackbus"

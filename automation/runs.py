@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schema.errors import InvalidInput
-from .config.flows import SWITCH
+from .config.values import SWITCH
 from .jobs.submission import Submission
 from .records.facts import JobLog
 from .routes.flow import Contexts, origin_of

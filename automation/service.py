@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
     from .active_config import ConfigSnapshot
-    from .config.snapshot import Config, ScheduleEntry, ServiceConfig
+    from .config.models import Config, ScheduleEntry, ServiceConfig
     from .schedules.tables import Decision
 
     class Records(Protocol):
@@ -213,8 +213,7 @@ class Service:
             self.bus, self._token, self.submission, self.breakers, self.alarms
         )
         name = f"automation-{os.getpid()}-{secrets.token_hex(4)}"
-        with listen(self.bus) as listener, Supervisors() as supervisors:
-            self._control.on_order(listener.wake)
+        with listen(self.bus, self._control.waiting) as listener, Supervisors() as supervisors:
             self._dispatcher = Dispatcher(
                 self.bus, name, self._endings, output, supervisors, listener.wake
             )

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from ..bus.doorbell import StopEvent
 from ..schema.directory.file_lock import FileLock, is_locked
 from ..schema.directory.folder import locate
 from ..schema.directory.layout import Layout, expand_home
@@ -23,13 +24,13 @@ from ..schema.directory.lock_holders import (
     unseen,
 )
 from ..schema.errors import AckbusError, NotFound, Refused
-from .config.shapes import StateShape
+from .config.models import StateConfig
 from .config.sources import NAMED, gather, graft
 from .config.yaml_tree import Map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from .config.sources import Origin
 
@@ -51,7 +52,7 @@ def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
     folder, tree = _read(directory, origin)
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
-    named = StateShape().path if path is None else str(path)
+    named = StateConfig().path if path is None else str(path)
     return (folder / expand_home(named)).parent
 
 
@@ -103,27 +104,24 @@ class ServiceControl:
 
     def __init__(self) -> None:
         self.is_stopping = self.is_in_a_hurry = self.is_to_reload = False
-        self._wake: Callable[[], None] = lambda: None
+        #: Wakes a service that waits for the doorbell; it is never set.
+        self.waiting = StopEvent()
 
     def stop(self) -> None:
         """Request the end; a second call asks to end running jobs at once."""
         self.is_in_a_hurry = self.is_stopping
         self.is_stopping = True
-        self._wake()
+        self.waiting.wake()
 
     def reload(self) -> None:
         """Request a reload of the configuration."""
         self.is_to_reload = True
-        self._wake()
+        self.waiting.wake()
 
     def take_reload(self) -> bool:
         """Return whether a reload was requested, and clear the request."""
         is_to_reload, self.is_to_reload = self.is_to_reload, False
         return is_to_reload
-
-    def on_order(self, wake: Callable[[], None]) -> None:
-        """Call this at each later request, in the thread or the signal handler of the request."""
-        self._wake = wake
 
 
 # Telling systemd how the service is: a datagram to the socket that it names.

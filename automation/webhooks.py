@@ -15,8 +15,7 @@ from ..schema.message.canonical_json import decode, encode
 from ..schema.message.draft import Draft
 from ..schema.message.names import MAX_ID_CHARS, MAX_TYPE_CHARS
 from ..subscribers.jobs.policy import AUTOMATION
-from .config.flows import SWITCH
-from .config.snapshot import key_of
+from .config.values import SWITCH, key_of
 from .jobs.events import EVENT, EVENT_TYPE
 from .jobs.plugin_run import HANDLE, check_event_type
 from .jobs.submission import AGENTS, JobRequest, Submission
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from ..bus.bus import Bus
-    from .config.snapshot import Config, PartOf, WebhookEndpoint
+    from .config.models import Config, WebhookEndpoint
+    from .config.values import PartOf
 
 # Signatures of webhooks: HMAC-SHA256 over the raw body, in the forms that senders use.
 #

@@ -20,6 +20,7 @@ from mcp_types import Implementation
 from measure import Options, at_most, options, record, summary
 
 from ackbus import Bus
+from ackbus.server.mcp.front import path_of_answers
 from ackbus.server.mcp.protocol import Protocol
 from ackbus.server.mcp.session import BusHandle, McpSession
 
@@ -59,24 +60,27 @@ def written(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-async def asked(directory: Path, profile: str, program: str) -> dict[str, str]:
-    """Return the list of tools, and both forms of an inbox, as a program gets them."""
+def listed(profile: str) -> str:
+    """Return the tools of a profile, as `bus mcp` sends them."""
+    with open(path_of_answers(profile), "rb") as file:
+        return written(json.load(file)["after initialize"]["tools/list"]["tools"])
+
+
+async def asked(directory: Path, program: str) -> dict[str, str]:
+    """Return both forms of an inbox as a program gets them."""
     home = BusHandle(lambda: Bus.open(directory))
     session = McpSession(home, "me")
-    server = Protocol(lambda context: session, lambda context: profile).server()
+    server = Protocol(lambda context: session, lambda context: "default").server()
     info = Implementation(name=program, version="1")
     try:
         async with Client(server, client_info=info) as client:
-            listed = await client.list_tools()
             result = await client.call_tool("bus_inbox", {})
     finally:
         home.close()
-    tools = [each.model_dump(by_alias=True, exclude_none=True) for each in listed.tools]
     (text,) = result.content
     assert text.type == "text"
     structured = written(result.structured_content)
     return {
-        "list": written(tools),
         "text": text.text,
         "structured": structured,
         "both": f"{text.text}\n{structured}",
@@ -96,14 +100,14 @@ def texts(folder: Path) -> dict[str, str]:
                 text = "Please look at parser.py."
                 bus.publish("review.note", text, from_agent="lead", to_agent="me", id=id)
         for program in ("any", "copilot-cli"):
-            forms = asyncio.run(asked(directory, "full", program))
+            forms = asyncio.run(asked(directory, program))
             messages = "1 message" if count == 1 else f"{count} messages"
             if program == "any":
                 found |= {f"{messages}, {form}": forms[form] for form in ("text", "structured")}
             else:
                 found[f"{messages}, where both are shown"] = forms["both"]
     for profile in ("default", "full"):
-        found[f"list of tools, {profile}"] = asyncio.run(asked(directory, profile, "any"))["list"]
+        found[f"list of tools, {profile}"] = listed(profile)
     return found
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from measure import Contender, at_most, compare, options, record, spreads, summary
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Frozen, Pipeline, PipelineStep, Route
-from ackbus.automation.config.snapshot import Config, PluginConfig
+from ackbus.automation.config.models import Config, Pipeline, PipelineStep, PluginConfig, Route
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EventOut, event_draft, event_out
 from ackbus.automation.jobs.submission import JobRequest, Submission

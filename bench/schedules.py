@@ -19,8 +19,8 @@ from plugin_jobs import due_and_claimed, folder, serving
 from schedule_peers import Pairs, Watch, apscheduler, celery, huey
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Frozen
-from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry
+from ackbus.automation.config.models import Config, PluginConfig, ScheduleEntry
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.schedules.scheduler import Scheduler

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from .verification import Chain
     from .waiting_limits import WaitingLimits
 
-#: How long a waiter trusts the doorbell before it looks for itself, in seconds.
-RECHECK_S = 2.0
-
 #: How old a blob that no message names must be before it is collected, in seconds: a day.
 COLLECT_AFTER_S = 86_400.0
 
@@ -335,10 +332,9 @@ class Bus:
     def _follow(self, after: int, criteria: Criteria) -> Iterator[Message]:
         with listen(self) as listener:
             while True:
-                newest = self.log.newest_seq()
+                newest = listener.wait_for(self.log.newest_seq, after.__lt__)
                 yield from self.log.find(criteria, after_seq=after, upto_seq=newest)
-                after = max(after, newest)
-                listener.wait(RECHECK_S)
+                after = newest
 
     def follow_async(
         self, *, after_seq: int | None = None, **filters: Unpack[ReadFilters]
@@ -347,7 +343,7 @@ class Bus:
         from .in_thread import follow
 
         after = self.log.newest_seq() if after_seq is None else after_seq
-        return follow(self.log, listen(self), after, Criteria(**filters), RECHECK_S)
+        return follow(self, after, Criteria(**filters))
 
     def search(self, *words: str, **filters: Unpack[SearchFilters]) -> list[Found]:
         """Find the messages whose payloads have all these words, the best matches first.

@@ -13,12 +13,18 @@ import sys
 import time
 
 from ..schema.directory.folder import Descriptor, locate
+from ..schema.errors import InvalidInput
 from ..schema.queries import engine_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from ..schema.engine import Engine
     from .bus import Bus
+
+    T = TypeVar("T")
 
 #: An event of inotify: watch, mask, cookie, length of the name. And its size.
 _EVENT = "iIII"
@@ -26,6 +32,45 @@ _EVENT_BYTES = 16
 
 #: How often a waiter without inotify asks SQLite whether anything was committed, in seconds.
 FALLBACK_POLL_S = 0.005
+
+#: The time limit of a wait that has none. Not from `math`: publishers load this module.
+_NEVER_S = float("inf")
+
+#: How long a waiter trusts the doorbell before it looks for itself, in seconds.
+RECHECK_S = 2.0
+
+#: Of a `Pace`: the first wait and the longest, in seconds, and the factor between two.
+ACTIVE_S, IDLE_S, BACKOFF = 0.2, 2.0, 1.5
+
+
+class Pace:
+    """A growing wait: 0.2, 0.3, 0.45 … 2.0 s; back to 0.2 as soon as there is a message.
+
+    Equal `active_s` and `idle_s` give a fixed pace.
+
+    Args:
+        active_s: the first wait, in seconds.
+        idle_s: the longest: how late a message of a program that never rings may be seen.
+        backoff: the factor between them.
+    """
+
+    def __init__(
+        self, active_s: float = ACTIVE_S, idle_s: float = IDLE_S, backoff: float = BACKOFF
+    ) -> None:
+        if not 0 < active_s <= idle_s or backoff < 1:
+            raise InvalidInput("a pace needs 0 < active_s <= idle_s and backoff >= 1")
+        self._active_s, self._idle_s, self._backoff = active_s, idle_s, backoff
+        self._next_s = active_s
+
+    def next(self) -> float:
+        """Return the next wait, in seconds, and lengthen the wait after it."""
+        due = self._next_s
+        self._next_s = min(due * self._backoff, self._idle_s)
+        return due
+
+    def reset(self) -> None:
+        """Begin again with the shortest wait: there was a message."""
+        self._next_s = self._active_s
 
 
 class Doorbell:
@@ -50,14 +95,44 @@ class Doorbell:
         self._file = None
 
 
+class StopEvent:
+    """Ends waits for the doorbell, from any thread or a signal handler. It stays set.
+
+    Attributes:
+        is_set: whether it was set.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._listeners: list[Listener] = []
+
+    def set(self) -> None:
+        """End the waits that are on, and all that begin later."""
+        self.is_set = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End the pauses that are on: each wait looks again at once, and goes on."""
+        for listener in tuple(self._listeners):
+            listener.wake()
+
+
 class Listener:
-    """A waiter for new messages. Use it as: listen, look at the log, wait, look again.
+    """A waiter for new messages: `wait_for`, or a look at the log, `wait`, another look.
 
     Listening begins when it is made, so that no message is missed between the look and the wait.
     One thread may wait; `wake` may be called from any.
+
+    Args:
+        path: of the bell.
+        engine: of the bus.
+        stop: ends its waits.
+        use_inotify: False asks SQLite instead.
     """
 
-    def __init__(self, path: str, engine: Engine, *, use_inotify: bool = True) -> None:
+    def __init__(
+        self, path: str, engine: Engine, stop: StopEvent | None = None, *, use_inotify: bool = True
+    ) -> None:
         self._path = path
         self._engine = engine
         self._wake_reader, writer = os.pipe()
@@ -66,6 +141,44 @@ class Listener:
         self._wake_writer: Descriptor | None = Descriptor(writer)
         self._watch = _watch(path) if use_inotify else None
         self._version = None if self._watch else engine.version()
+        self._stop = stop or StopEvent()
+        self._stop._listeners.append(self)
+
+    def wait_for(
+        self,
+        look: Callable[[], T],
+        is_there: Callable[[T], object] = bool,
+        *,
+        timeout_s: float | None = None,
+        recheck_s: float | Callable[[], float] = RECHECK_S,
+    ) -> T:
+        """Look now, at each ring, and now and then, until something is there; return that.
+
+        When the time is over, or the wait is stopped, what the last look returned is returned.
+
+        Args:
+            look: looks at the bus; the first time always, and never after a stop.
+            is_there: whether what it returned ends the wait.
+            timeout_s: how long to wait, in seconds; None: as long as it takes.
+            recheck_s: the longest pause between two looks, in seconds; or what returns the next.
+
+        Raises:
+            BusMoved: the directory of the bus is no longer there.
+        """
+        deadline = time.monotonic() + (_NEVER_S if timeout_s is None else timeout_s)
+        outcome = look()
+        while not (is_there(outcome) or self._stop.is_set):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
+            self.wait(min(left_s, recheck_s() if callable(recheck_s) else recheck_s))
+            if not self._stop.is_set:
+                outcome = look()
+        return outcome
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, whatever rings, unless it is stopped."""
+        self.wait_for(lambda: None, timeout_s=seconds)
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the bell rings, `wake` is called, or the time is over.
@@ -97,6 +210,7 @@ class Listener:
         """Stop listening; more than once does nothing."""
         reader, self._wake_reader, self._wake_writer = self._wake_reader, -1, None
         if reader >= 0:
+            self._stop._listeners.remove(self)
             os.close(reader)
             if self._watch is not None:
                 self._watch.close()
@@ -178,9 +292,23 @@ class _Watch:
         self._inotify.close()
 
 
-def listen(bus: Bus) -> Listener:
+def listen(bus: Bus, stop: StopEvent | None = None) -> Listener:
     """Return a listener of a bus, for a waiting loop; close it, or use it in a `with`."""
-    return Listener(bus.layout.doorbell, engine_of(bus))
+    return Listener(bus.layout.doorbell, engine_of(bus), stop)
+
+
+def wait_for(
+    bus: Bus,
+    look: Callable[[], T],
+    is_there: Callable[[T], object] = bool,
+    *,
+    timeout_s: float | None = None,
+    recheck_s: float | Callable[[], float] = RECHECK_S,
+    stop: StopEvent | None = None,
+) -> T:
+    """Wait as `Listener.wait_for` does, listening from before the first look on."""
+    with listen(bus, stop) as listener:
+        return listener.wait_for(look, is_there, timeout_s=timeout_s, recheck_s=recheck_s)
 
 
 def ring(bus: Bus) -> None:

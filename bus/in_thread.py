@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
+
+from .doorbell import StopEvent, listen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,8 +13,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ..schema.message.message import Message
-    from .doorbell import Listener
-    from .log.log import Criteria, Log
+    from .bus import Bus
+    from .log.log import Criteria
 
     T = TypeVar("T")
 
@@ -50,16 +53,16 @@ async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None 
             executor.shutdown(wait=False)
 
 
-async def follow(
-    log: Log, listener: Listener, after: int, criteria: Criteria, recheck_s: float
-) -> AsyncIterator[Message]:
-    """Yield messages as `Bus.follow` does, and close the listener at the end."""
-    with listener:
+async def follow(bus: Bus, after: int, criteria: Criteria) -> AsyncIterator[Message]:
+    """Yield messages as `Bus.follow` does."""
+    log, stop = bus.log, StopEvent()
+    with listen(bus, stop) as listener:
         while True:
-            newest = await in_thread(log.newest_seq)
+            newest = await in_thread(
+                partial(listener.wait_for, log.newest_seq, after.__lt__), stop=stop.set
+            )
             matching = log.find(criteria, after_seq=after, upto_seq=newest)
             while page := await in_thread(lambda messages=matching: [*islice(messages, _PAGE)]):  # type: ignore[misc]
                 for message in page:
                     yield message
-            after = max(after, newest)
-            await in_thread(lambda: listener.wait(recheck_s), stop=listener.wake)
+            after = newest

@@ -117,7 +117,7 @@ class WaitingLimits(Table):
         glob: str | None,
         dots: int | None,
     ) -> None:
-        if type(max_waiting) is not int or not 1 <= max_waiting <= MAX_COUNT:
+        if not 1 <= max_waiting <= MAX_COUNT:
             raise InvalidInput(f"a limit is a whole number of at least 1, not {max_waiting!r}")
         self._engine.change(SQL["set_limit"], (kind, name, max_waiting, waiting, glob, dots))
 

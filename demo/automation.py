@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TextIO
 
-    from ..automation.config.snapshot import WebhookEndpoint
+    from ..automation.config.models import WebhookEndpoint
     from ..schema.message.message import Message
     from ..subscribers.jobs.jobs import Job
     from .run import Progress, Say

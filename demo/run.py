@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
 from ..bus.bus import Bus
 from ..export.jsonl.exporter import Exporter
+from ..schema.children import PythonProcesses
 from ..schema.directory.layout import BUS_DIRECTORY, Layout
 from ..schema.errors import AckbusError, InvalidInput, NotFound, Refused
 from ..schema.message.draft import Draft
@@ -24,11 +21,8 @@ from .worker import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK, WORKERS, TextFi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
     from ..schema.message.message import Message
 
@@ -42,9 +36,6 @@ if TYPE_CHECKING:
 #: How long anything may take, in seconds, before the demo gives up; and how often it looks: as
 #: often as a person can see a difference.
 TIMEOUT_S, LOOK_EVERY_S = 60.0, 0.05
-
-#: How long processes get to end by themselves, in seconds, before they are killed.
-_END_WITHIN_S = 10.0
 
 
 def named_bus(directory: str | None) -> str | None:
@@ -86,93 +77,6 @@ def wait_until(is_done: Callable[[], object], what: str, troubles: Callable[[], 
         if time.monotonic() > ends:
             raise AckbusError(f"this does not happen within {TIMEOUT_S:g} s: {what}")
         time.sleep(LOOK_EVERY_S)
-
-
-class Processes:
-    """The processes of one run. Leaving the `with` block ends them all, with what they started."""
-
-    def __init__(self) -> None:
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the processes that were started, and neither killed nor lost."""
-        return list(self._processes)
-
-    def start(
-        self,
-        name: str,
-        words: Iterable[str],
-        *,
-        lifeline: bool = False,
-        log: Path | None = None,
-        cwd: str | None = None,
-        variables: dict[str, str] | None = None,
-    ) -> None:
-        """Start this Python with some arguments.
-
-        Args:
-            name: its name here.
-            words: its arguments, such as `-m` and a module.
-            lifeline: ask it to end by closing its standard input, and not by SIGTERM.
-            log: the file that its output is appended to; None: nowhere.
-            cwd: its working directory; None: that of the demo.
-            variables: what is added to its environment.
-        """
-        # -P: a file in the working directory must not pass for a module. A process group of its
-        # own: Ctrl-C in a terminal reaches the demo alone, which then ends its processes.
-        with open(log or os.devnull, "ab") as output:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-P", *words],
-                cwd=cwd,
-                env=os.environ | (variables or {}),
-                stdin=subprocess.PIPE if lifeline else subprocess.DEVNULL,
-                stdout=output,
-                stderr=None if log is None else output,
-                process_group=0,
-            )
-
-    def kill(self, name: str) -> int:
-        """End a process with SIGKILL, and return its id."""
-        process = self._processes.pop(name)
-        process.kill()
-        process.wait()
-        _ask_to_end(process)
-        return process.pid
-
-    def lost(self) -> list[str]:
-        """Return the names of processes that ended by themselves since the last call."""
-        ended = [name for name, process in self._processes.items() if process.poll() is not None]
-        for name in ended:
-            _ask_to_end(self._processes.pop(name))
-        return ended
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for process in self._processes.values():
-            _ask_to_end(process)
-        for process in self._processes.values():
-            try:
-                process.wait(_END_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, by closing its input or by SIGTERM."""
-    if process.stdin is not None:
-        process.stdin.close()
-    else:
-        process.send_signal(signal.SIGTERM)  # does nothing if the process has ended
 
 
 # The proof: facts from the log and the queue after the run, without any memory of the run.
@@ -318,7 +222,7 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
         tree = TextFiles(root, leave_out=where)
         tasks = _assign(bus, tree)
         say(f"the coordinator has assigned {_tasks(tasks)}; three workers begin")
-        with Processes() as workers, progress("examining", tasks) as move:
+        with PythonProcesses() as workers, progress("examining", tasks) as move:
             # Tasks are the first messages of the log; the middle one always finds a worker.
             held_seq = str((tasks + 1) // 2)
             for name in WORKERS:
@@ -341,7 +245,7 @@ def _assign(bus: Bus, tree: TextFiles) -> int:
 
 
 def _watch(
-    bus: Bus, workers: Processes, tasks: int, say: Say, move: Callable[[int], object]
+    bus: Bus, workers: PythonProcesses, tasks: int, say: Say, move: Callable[[int], object]
 ) -> None:
     """Follow the log until each task has its answer, and kill the worker that stalls.
 
@@ -368,7 +272,7 @@ def _watch(
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill(bus: Bus, workers: Processes, hold: Message) -> str:
+def _kill(bus: Bus, workers: PythonProcesses, hold: Message) -> str:
     """Kill the worker that stalls, publish a message about it, and return a line."""
     worker, path = hold.from_agent, hold.payload["path"]
     pid = workers.kill(worker)

@@ -14,10 +14,11 @@ from pathlib import Path
 from ..bus.bus import Bus
 from ..export.jsonl.exporter import Exporter
 from ..git.repository import Repository
+from ..schema.children import PythonProcesses
 from ..tasks.control.requests import Requests
 from ..tasks.steps.messages import TaskNotFound
 from ..tasks.steps.tasks import Tasks
-from .run import Processes, fresh_folder, named_bus, wait_until
+from .run import fresh_folder, named_bus, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ _LEASE = "6s"
 _BUS = "import sys; from {package}.cli import main; sys.exit(main())"
 
 
-class Team(Processes):
+class Team(PythonProcesses):
     """The processes of all roles; leaving the `with` block ends them.
 
     Args:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..schema.children import ReapedChild
+from ..schema.children import ExitedChild
 from ..schema.errors import AckbusError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import IO
 
     from ..workers.processes.own_child import StopSwitch
 
@@ -119,18 +117,14 @@ def starting() -> Iterator[None]:
         end()
 
 
-#: How long a program at its limit may take to remove its locks, in seconds.
-_ENDING_S = 5.0
-
 #: How much is kept of the end of what a program of the user prints, in bytes.
 _KEPT_BYTES = 64 * 1024
 
-#: How much memory a git that looks may have, in bytes; files that it maps don't count.
-_LOOK_BYTES = 2 * 1024 * 1024 * 1024
+#: The bounds of a git that looks, in bytes: of its memory, but for files that it maps, and of its
+#: output: more than the ids of all commits of any project. What it reads may be a device without
+#: end, and a few KiB of objects may stand for many GB.
+LOOK_BOUNDS = {"RLIMIT_DATA": 2 * 1024 * 1024 * 1024, "RLIMIT_FSIZE": 256 * 1024 * 1024}
 
-#: How much a git that looks may print, in bytes: more than the ids of all commits of any project.
-#: It is kept in memory, and a few KiB of objects may stand for many GB.
-LOOK_OUTPUT_BYTES = 256 * 1024 * 1024
 
 #: How long a line may be, in bytes: far more than a message has in any form.
 _LINE_BYTES = 64 * 1024 * 1024
@@ -147,112 +141,6 @@ class ProgramStopped(AckbusError):
     """A program of the user was ended early, because its runner is stopping."""
 
 
-class ExitedProgram:
-    """The end of a program that ended by itself. By hand: a commit waits for what it loads.
-
-    Attributes:
-        code: its exit code; of a signal that ended it, the negative number.
-        out, err: what it printed.
-        is_too_much: whether that is more than a git that looks may print; then `out` is empty.
-    """
-
-    __slots__ = ("code", "err", "is_too_much", "out")
-
-    def __init__(self, code: int, out: bytes, err: bytes, *, is_too_much: bool = False) -> None:
-        self.code, self.out, self.err = code, out, err
-        self.is_too_much = is_too_much
-
-
-def run_limited(
-    command: Sequence[str],
-    *,
-    folder: str,
-    environment: Mapping[str, str],
-    limit_s: float,
-    stdin: bytes = b"",
-    pass_fds: Sequence[int] = (),
-    is_look: bool = False,
-) -> ExitedProgram | None:
-    """Run a program in a session of its own; None: it reached its limit, and was ended.
-
-    Args:
-        command: the program and its arguments.
-        folder: where it runs.
-        environment: all of its variables.
-        limit_s: after how many seconds it is ended.
-        stdin: what it may read; there is no terminal.
-        pass_fds: descriptors that it inherits.
-        is_look: whether its memory and its output are bounded.
-
-    Raises:
-        OSError: it can't be started.
-    """
-    # Files instead of pipes: what it leaves in the background would hold a pipe open.
-    with (
-        _unnamed_file() as stdin_file,
-        _unnamed_file() as out,
-        _unnamed_file() as err,
-    ):
-        stdin_file.write(stdin)
-        stdin_file.seek(0)
-        process: ReapedChild | None = None
-        try:
-            with starting():
-                process = ReapedChild(
-                    command,
-                    cwd=folder,
-                    env=environment,
-                    stdin=stdin_file,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                    pass_fds=pass_fds,
-                )
-            if is_look:
-                bound_look(process.pid)
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if process is not None and process.poll() is None:
-                _end_group(process)
-        is_too_much = is_look and out.seek(0, os.SEEK_END) >= LOOK_OUTPUT_BYTES
-        out.seek(0)
-        err.seek(0)
-        return ExitedProgram(
-            process.returncode,
-            b"" if is_too_much else out.read(),
-            err.read(),
-            is_too_much=is_too_much,
-        )
-
-
-def _unnamed_file() -> IO[bytes]:
-    """Open a file without a name, in memory on Linux: hooks load no `tempfile` for it."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("ackbus-git"), "w+b")
-    import tempfile
-
-    return tempfile.TemporaryFile()
-
-
-def bound_look(pid: int) -> None:
-    """Bound the memory and the output of a git that looks, on Linux.
-
-    What it reads may be a device without end, or objects that are large when they are unpacked.
-    """
-    import resource
-
-    if not hasattr(resource, "prlimit"):
-        return
-    bounds = {resource.RLIMIT_DATA: _LOOK_BYTES, resource.RLIMIT_FSIZE: LOOK_OUTPUT_BYTES}
-    for kind, bound in bounds.items():
-        with suppress(ProcessLookupError):  # it has ended already
-            _, most = resource.prlimit(pid, kind)
-            if most == resource.RLIM_INFINITY or most > bound:
-                resource.prlimit(pid, kind, (bound, bound))
-
-
 def run_guarded(
     command: Sequence[str],
     *,
@@ -260,14 +148,17 @@ def run_guarded(
     environment: Mapping[str, str],
     limit_s: float,
     stop: StopSwitch | None = None,
-) -> ExitedProgram | None:
+) -> ExitedChild | None:
     """Run a program of the user; None: it reached its limit, and was ended.
 
     All its children end with it; where the kernel supports that, also when this process is
     killed: nobody else knows of a hook that hangs.
 
     Args:
-        command, folder, environment, limit_s: as for `run_limited`.
+        command: the program and its arguments.
+        folder: where it runs.
+        environment: all of its variables.
+        limit_s: after how many seconds it is ended.
         stop: ends it early.
 
     Raises:
@@ -302,9 +193,7 @@ def run_guarded(
         raise ProgramNotStarted(end.start_error)
     if end.exit_code is None:
         return None
-    return ExitedProgram(
-        end.exit_code, bytes(output_tails["stdout"]), bytes(output_tails["stderr"])
-    )
+    return ExitedChild(end.exit_code, bytes(output_tails["stdout"]), bytes(output_tails["stderr"]))
 
 
 def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> Iterator[bytes]:
@@ -344,14 +233,3 @@ def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> It
             raise OverflowError(f"a line has more than {_LINE_BYTES >> 20} MiB")
     if last := b"".join(begun):
         yield last
-
-
-def _end_group(process: ReapedChild) -> None:
-    """End a leader and its group: first by SIGTERM, at which git removes its locks."""
-    import signal
-
-    for last in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, last)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_ENDING_S)

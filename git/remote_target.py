@@ -7,17 +7,20 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ..schema.directory.folder import Folder
 from ..schema.errors import Refused, shown
 from .branches.candidates import contains
-from .branches.repositories import repository_at
 from .repository import CommandFailed, GitFailed
 from .target_refs import LocalTarget, TargetBusy, TargetMoved, TargetRefused
+from .text_file import replace_text
 from .trees.tree_list import CHECK_MARK, safe_name
+from .trees.tree_state import embedded_in, repository_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from .repository import Repository
     from .trees.tree_list import LinkedTree
     from .trees.work_trees import WorkTrees
 
@@ -170,12 +173,12 @@ class CheckTree:
     def put(self, commit: str) -> str:
         """Check out a commit, without any other file; return the path of the tree."""
         tree = self._tree()
-        if tree is not None and tree.is_there:
+        if tree is not None and _is_own(tree):
             with suppress(CommandFailed):  # it is made afresh where something is wrong with it
-                git = repository_at(self.path)
+                git = repository_of(tree)
                 if _has_submodules(tree):  # what a check left in one is no file of this tree
                     git.run("submodule", "--quiet", "deinit", "--all", "--force")
-                self._check_out(commit)
+                _check_out(git, commit)
                 git.run("clean", "-ffdx", "--quiet", limit_s=_LIMIT_S)
                 return self.path
         self.remove()
@@ -188,10 +191,12 @@ class CheckTree:
 
     def restore(self, commit: str) -> None:
         """Take back what a check did to the files of the commit; what it built stays."""
-        try:
-            self._check_out(commit)
-        except CommandFailed:
-            self.put(commit)
+        tree = self._tree()
+        if tree is not None and _is_own(tree):
+            with suppress(CommandFailed):
+                _check_out(repository_of(tree), commit)
+                return
+        self.put(commit)
 
     def remove(self) -> None:
         """Remove the tree with all its content, if it exists."""
@@ -201,14 +206,28 @@ class CheckTree:
             command = ("worktree", "remove", "--force", "--force", self.path)
             self._git.run(*command, limit_s=_LIMIT_S, pass_fds=(list_lock,))
 
-    def _check_out(self, commit: str) -> None:
-        options = ("--quiet", "--force", "--recurse-submodules", "--detach")
-        checkout = (*_NO_HOOKS, "checkout", *options, commit)
-        repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
-
     def _tree(self) -> LinkedTree | None:
         checks = (tree for tree in self._trees.read() if tree.lock == self._reason)
-        return next(checks, None)
+        if (tree := next(checks, None)) is not None and not tree.is_there:
+            _take_back(tree)
+        return tree
+
+
+def _check_out(git: Repository, commit: str) -> None:
+    options = ("--quiet", "--force", "--recurse-submodules", "--detach")
+    git.run(*_NO_HOOKS, "checkout", *options, commit, limit_s=_LIMIT_S)
+
+
+def _is_own(tree: LinkedTree) -> bool:
+    """Whether a tree and its submodules still lead to git's own folders of them."""
+    return tree.is_there and not embedded_in(tree)
+
+
+def _take_back(tree: LinkedTree) -> None:
+    """Put the `.git` of a tree back that a check has exchanged; else git would not remove it."""
+    if os.path.isdir(tree.path) and not os.path.islink(tree.path):
+        Folder(tree.path).remove_with_contents(".git")
+        replace_text(os.path.join(tree.path, ".git"), f"gitdir: {tree.admin}\n", 0o644)
 
 
 def _has_submodules(tree: LinkedTree) -> bool:

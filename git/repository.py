@@ -10,17 +10,16 @@ import re
 import subprocess
 from contextlib import contextmanager
 
-from ..schema.children import ReapedChild
+from ..schema.children import ReapedChild, bound, run_child
 from ..schema.errors import AckbusError
-from .limited import LOOK_S, seconds_left, starting
+from .limited import LOOK_BOUNDS, LOOK_S, lines_of, seconds_left, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import IO
 
+    from ..schema.children import ExitedChild
     from ..workers.processes.own_child import StopSwitch
-    from .limited import ExitedProgram
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
 #: could do without.
@@ -49,8 +48,17 @@ ALONE: dict[str, str | None] = {
     "GIT_EDITOR": ":",
 }
 
+#: How long a call without a limit may take, in seconds: who writes a work tree may put a pipe
+#: there, which git would wait for without end.
+_LONGEST_S = 600.0
+
 #: The whole id of an object, by either of git's digests.
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def is_whole_id(text: str) -> bool:
+    """Whether a text is the whole id of an object: no name, no option and no second line."""
+    return _ID.fullmatch(text) is not None
 
 
 class GitFailed(AckbusError):
@@ -91,8 +99,8 @@ class Repository:
     Args:
         folder: where git is run.
         environment: variables of git beside those of this process; None takes one away.
-        limit_s: the limit of each call that has none of its own, in seconds; None: no limit. It is
-            for looks; within `one_look` its calls share that of the look besides.
+        limit_s: the limit of each call that has none of its own, in seconds; None: ten minutes. It
+            is for looks; within `one_look` its calls share that of the look besides.
         name: of the repository in errors; the folder, unless it is given.
     """
 
@@ -123,8 +131,9 @@ class Repository:
             arguments: of git.
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None: the
-                limit of this repository, which may be none. A look may end it sooner.
-            pass_fds: descriptors that a git with a limit inherits: of locks that it holds with us.
+                limit of this repository, which is ten minutes where none is given. A look may end
+                it sooner.
+            pass_fds: descriptors that git inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
         Raises:
@@ -133,22 +142,27 @@ class Repository:
             OutOfTime: it reached the limit.
         """
         look_s = self._look_s()
-        is_look = look_s is not None and (limit_s is None or look_s <= limit_s)
+        limit_s = _LONGEST_S if limit_s is None else limit_s
+        is_look = look_s is not None and look_s <= limit_s
         if is_look and not look_s:
             raise self._cut(arguments)
-        limit_s = look_s if is_look else limit_s
-        if limit_s is not None:
-            ended = self._limited(arguments, stdin, limit_s, pass_fds, is_look=is_look)
-            if ended is None and is_look:
-                raise self._cut(arguments)
-            if ended is not None and ended.is_too_much:
-                raise self._too_much(arguments)
-            return _output(arguments, ended, limit_s, accepted)
-        with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
-            out, err = process.communicate(stdin)
-        if process.returncode not in accepted:
-            raise CommandFailed(_command(arguments), err, process.returncode, out)
-        return out
+        limit_s = limit_s if look_s is None else min(look_s, limit_s)
+        with self._starting():
+            ended = run_child(
+                ["git", *_SETTINGS, *arguments],
+                limit_s=limit_s,
+                stdin=stdin,
+                bounds=LOOK_BOUNDS if is_look else None,
+                starting=starting,
+                cwd=self.folder,
+                env=self.environment(),
+                pass_fds=pass_fds,
+            )
+        if ended is None and is_look:
+            raise self._cut(arguments)
+        if ended is not None and ended.is_too_much:
+            raise self._too_much(arguments)
+        return _output(arguments, ended, limit_s, accepted)
 
     def _look_s(self) -> float | None:
         """Return how long a look may wait for the next answer; None: nobody looks."""
@@ -169,28 +183,6 @@ class Repository:
             f"{where} is not looked into: what git {what} prints is more than is taken of a look;"
             " look with git itself"
         )
-
-    def _limited(
-        self,
-        arguments: tuple[str, ...],
-        stdin: bytes,
-        limit_s: float,
-        pass_fds: Sequence[int],
-        *,
-        is_look: bool,
-    ) -> ExitedProgram | None:
-        from .limited import run_limited  # the filter, a process for each file, has no limit
-
-        with self._starting():
-            return run_limited(
-                ["git", *_SETTINGS, *arguments],
-                folder=self.folder,
-                environment=self.environment(),
-                limit_s=limit_s,
-                stdin=stdin,
-                pass_fds=pass_fds,
-                is_look=is_look,
-            )
 
     def run_guarded(self, *arguments: str, limit_s: float, stop: StopSwitch | None = None) -> bytes:
         """Run git where it runs a program of the user: all of it ends with this process.
@@ -223,17 +215,22 @@ class Repository:
         """
         import tempfile
 
-        from .limited import bound_look, lines_of
-
         look_s = self._look_s()
         process = None
         with tempfile.TemporaryFile() as err:  # an unread pipe of errors would block git
             try:
-                with starting():
-                    process = self._start(arguments, subprocess.DEVNULL, err)
+                with self._starting(), starting():
+                    process = ReapedChild(
+                        ["git", *_SETTINGS, *arguments],
+                        cwd=self.folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=err,
+                        env=self.environment(),
+                    )
                 assert process.stdout is not None
                 if look_s is not None:
-                    bound_look(process.pid)
+                    bound(process, LOOK_BOUNDS)
                 further_s = None if look_s is None else LOOK_S
                 yield from lines_of(process.stdout.fileno(), look_s, further_s)
                 code = process.wait(further_s)
@@ -306,7 +303,7 @@ class Repository:
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
         answers = dict(zip(plain, output.splitlines(), strict=True))
         ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
-        return [id if _ID.fullmatch(id) else None for id in ids]
+        return [id if is_whole_id(id) else None for id in ids]
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
         """Return the same repository, with more variables."""
@@ -324,26 +321,17 @@ class Repository:
         variables: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
         return {key: value for key, value in variables.items() if value is not None}
 
-    def _start(
-        self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]
-    ) -> ReapedChild:
-        with self._starting():
-            return ReapedChild(
-                ["git", *_SETTINGS, *arguments],
-                cwd=self.folder,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=self.environment(),
-            )
-
     @contextmanager
     def _starting(self) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:
+        except OSError as error:
             if error.filename == self.folder:
-                raise GitFailed(f"{self.folder} is not there") from error
+                missing = isinstance(error, FileNotFoundError)
+                why = "is not there" if missing else f"can't be entered: {error.strerror}"
+                raise GitFailed(f"{self.folder} {why}") from error
+            if not isinstance(error, FileNotFoundError):
+                raise
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 
@@ -353,13 +341,13 @@ def looks_bare(folder: str) -> bool:
 
 
 def _output(
-    arguments: Sequence[str], ended: ExitedProgram | None, limit_s: float, accepted: Sequence[int]
+    arguments: Sequence[str], ended: ExitedChild | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:
-    """Return the output of a git with a limit, or raise the error of its end."""
+    """Return the output of git, or raise the error of its end."""
     if ended is None:
         raise OutOfTime(
             f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped; look"
-            " for a hook or a filter that waits"
+            " for a hook or a filter that waits, or a pipe in the place of a file"
         )
     if ended.code not in accepted:
         raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)

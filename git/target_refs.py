@@ -390,14 +390,18 @@ class LocalTarget:
             raise
 
     def mend(self, candidate: str, onto: str) -> None:
-        """Restore the files of a tree that a kill left at a candidate before the ref moved."""
-        if self.pin() != onto:
+        """Restore the files of a tree that a kill left at a candidate before the ref moved.
+
+        Both are of a row, which may say anything: what is no commit here was never carried.
+        """
+        commit = self.place.git.commit(candidate)
+        if commit is None or self.pin() != onto:
             return
         for tree in self._trees():
             git = repository_at(tree)
-            difference = git.run("diff-index", "--cached", "--raw", candidate, "--")
+            difference = git.run("diff-index", "--cached", "--raw", commit, "--")
             if not difference and git.run("diff-index", "--cached", "--raw", onto, "--"):
-                self._carry(tree, candidate, onto)
+                self._carry(tree, commit, onto)
 
     def follow(self, candidate: str) -> None:
         """Do nothing: a local branch has nothing to follow."""

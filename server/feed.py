@@ -24,8 +24,8 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
-from ..bus.bus import RECHECK_S, Bus
-from ..bus.doorbell import listen
+from ..bus.bus import Bus
+from ..bus.doorbell import RECHECK_S, listen
 from ..bus.log.log import Criteria
 from ..schema.errors import AckbusError
 from ..schema.message.message import Message

@@ -74,7 +74,7 @@ _KINDS = {
 class Amiss(BaseModel):
     """One thing that is wrong with a request."""
 
-    at: str = Field(description="Where: like `body.type`; `request` where it is no one field.")
+    at: str = Field(description="Where: like `body.type`; `request` where only `why` says it.")
     why: str = Field(description="Why it is refused.")
 
 

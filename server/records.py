@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import orjson
 from pydantic import (
@@ -15,15 +16,19 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from ..bus import options as bus_words
 from ..schema.errors import InvalidInput
 from ..schema.message.draft import ABSENT, Draft, parse_priority
 from ..schema.message.message import Message, Receipt
 from ..schema.message.names import MAX_SEQ
+from ..subscribers import options as queue_words
+from ..subscribers.jobs.json_records import json_name
 from ..subscribers.jobs.outcomes import carried_on
 from .access.tokens import Principal
 
@@ -89,6 +94,58 @@ class IdempotencyKey:
                 f"the body has the id {own_id!a}, and {HEADER} makes another one: give one of both"
             )
         return key_id
+
+
+# The fields of records, which models take over.
+
+Model = TypeVar("Model", bound=BaseModel)
+
+#: The names in types that the modules of records load for type checkers only.
+_WORDS = vars(bus_words) | vars(queue_words) | {"Any": Any, "Message": Message}
+
+#: The names of times, in epoch milliseconds. In JSON they are text; durations are not.
+_TIME = re.compile(r"(.*_)?(at|until)_ms")
+
+
+def types_of(record: type[Any]) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass."""
+    return get_type_hints(record, localns=_WORDS)
+
+
+def with_fields(added: dict[str, Any]) -> Callable[[type[Model]], type[Model]]:
+    """Give a model fields besides its own: types with defaults, as for `create_model`."""
+
+    def add(model: type[Model]) -> type[Model]:
+        own = model.model_fields
+        others = {name: field for name, field in added.items() if name not in own}
+        about: Any = {"__module__": model.__module__, "__doc__": model.__doc__}
+        return create_model(model.__name__, __base__=model, **about, **others)
+
+    return add
+
+
+def with_fields_of(
+    record: type[Any], *without: str, omits_none: bool = False, **descriptions: str
+) -> Callable[[type[Model]], type[Model]]:
+    """Give a response the fields of a record as JSON has them, besides its own.
+
+    Args:
+        record: a dataclass.
+        without: its fields that JSON does not have.
+        omits_none: a field that is None is left out.
+        descriptions: of some of the fields.
+    """
+    added = {}
+    for name, kind in types_of(record).items():
+        can_be_none = NoneType in get_args(kind)
+        if _TIME.fullmatch(name):
+            kind = str | None if can_be_none else str
+        shown = json_name(name) if kind in (str, str | None) else name  # durations say their unit
+        default = None if omits_none and can_be_none else ...
+        if name not in without:
+            added[shown] = (kind, Field(default, description=descriptions.get(shown)))
+    assert descriptions.keys() <= added.keys()
+    return with_fields(added)
 
 
 #: Names, as far as a schema can express their rule.

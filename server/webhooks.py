@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..automation.active_config import ConfigSnapshot
 from ..automation.config.access_settings import HEALTH_PATH
-from ..automation.config.snapshot import WebhookEndpoint
+from ..automation.config.models import WebhookEndpoint
 from ..automation.status import health_of
 from ..automation.webhooks import BadSignature, WebhookDeliveries, verify
 from ..bus.bus import Bus

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, groupby
 
 from ..schema.errors import InvalidInput
 from . import json_edits
@@ -75,11 +75,8 @@ def _without(text: str, cuts: Iterator[_Cut], pattern: str) -> Abridged:
 
 # JSON ----------------------------------------------------------------------------------------
 
-#: A marker in JSON: a member, or an item of an array.
+#: A marker: a member, or an item of an array.
 _JSON_MARKER = r'(?:"{0}\d+": )?\["{0}(\d+)"\s*\]'
-
-#: A marker in TOML: a comment, or an empty table.
-_TOML_MARKER = r"(?:\#|\[){0}(\d+)\]?(?:\r\n\#)?"
 
 
 @lru_cache(maxsize=4)
@@ -101,19 +98,23 @@ def abridged_json(text: str, ways: frozenset[json_edits.Path]) -> Abridged:
 
 def _cuts_of_json(text: str, node: Node, ways: frozenset[json_edits.Path]) -> Iterator[_Cut]:
     """Yield the children of a node that are not ours, neighbours together."""
-    start = end = None
-    for child in _children(text, node, _plain(ways)):
-        onward = frozenset(way[1:] for way in ways if way[:1] == (child.key,))
-        if not onward and not (() in ways and _may_be_ours(text, child)):
-            start, end = child.start if start is None else start, child.end
-            continue
-        if start is not None and end is not None:
+    children = _children(text, node, _plain(ways))
+    for onward, neighbours in groupby(children, lambda child: _ways_into(text, child, ways)):
+        if onward is None:
+            first, *rest = neighbours
+            start, end = first.start, rest[-1].end if rest else first.end
             yield _Cut(start, end, _json_marker(text[start:end], node))
-            start = None
-        if onward:
-            yield from _cuts_of_json(text, child.node, onward)
-    if start is not None and end is not None:
-        yield _Cut(start, end, _json_marker(text[start:end], node))
+        elif onward:
+            for child in neighbours:
+                yield from _cuts_of_json(text, child.node, onward)
+
+
+def _ways_into(
+    text: str, child: JsonChild, ways: frozenset[json_edits.Path]
+) -> frozenset[json_edits.Path] | None:
+    """Return the ways that lead on in a child, none where it may be ours itself; None: not ours."""
+    onward = frozenset(way[1:] for way in ways if way[:1] == (child.key,))
+    return onward if onward or (() in ways and _may_be_ours(text, child)) else None
 
 
 @lru_cache
@@ -161,38 +162,70 @@ def _line_ends(passage: str) -> str:
 
 # TOML ----------------------------------------------------------------------------------------
 #
-# Statements beside our table are passed over by patterns of the usual forms of TOML, as the parser
-# takes seconds for a megabyte. Those of another form stay, and are for the parser to judge. Names
-# that are there twice are found where the parser reads both.
+# The parser takes seconds for a megabyte, so statements beside our table are passed over by
+# patterns. They match the usual forms of TOML, and nothing that is not valid: a statement of
+# another form stays in the text, for the parser to judge. A name that is there twice is found where
+# the parser reads both. `++`, `*+` and `?+` give nothing back, so a text is passed over once.
 
-_GAP = r"[ \t]*+"
-_END = r"\r?\n"
-_NO_CONTROL = r"\x00-\x08\x0a-\x1f\x7f"
+#: A marker: a comment in place of lines, or an empty table in place of tables.
+_TOML_MARKER = r"(?:\#|\[){0}(\d+)\]?(?:\r\n\#)?"
+
+#: Spaces in a line, and the end of a line.
+_GAP, _END = r"[ \t]*+", r"\r?\n"
+
+#: The characters that no comment has, and no string of one line.
+_CONTROLS = r"\x00-\x08\x0a-\x1f\x7f"
+
+#: A comment, and what stands between the items of an array.
+_NOTE = rf"\#[^{_CONTROLS}]*+"
+_SPACE = rf"(?:[ \t\n]++|\r\n|{_NOTE})*+"
+
+#: An escape: of one letter, or of a character by its number, but not of half a pair.
 _ESCAPE = r'\\(?:[btnfr"\\]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'
-_BASIC = rf'"(?:[^"\\{_NO_CONTROL}]++|{_ESCAPE})*+"'
-_LITERAL = rf"'[^'{_NO_CONTROL}]*+'"
-_LINES = r"[^{}\x00-\x08\x0b-\x1f\x7f]++|\r\n"
-_TEXT = (
-    rf'"""(?:{_LINES.format(chr(34) + chr(92) * 2)}|{_ESCAPE}|"{{1,2}}+(?!"))*+"""(?!")'
-    rf"|'''(?:{_LINES.format(chr(39))}|'{{1,2}}+(?!'))*+'''(?!')"
-)
+
+#: A string of one line: "with escapes", or 'without'.
+_BASIC = rf'"(?:[^"\\{_CONTROLS}]++|{_ESCAPE})*+"'
+_LITERAL = rf"'[^'{_CONTROLS}]*+'"
+
+
+def _lines(quote: str, backslash: str) -> str:
+    """Return the pattern of a string of several lines, between three quotes and three others.
+
+    Args:
+        quote: the quote; one or two may stand in the string.
+        backslash: the pattern of a backslash, with what belongs to it.
+    """
+    plain = rf"[^{quote}\\\x00-\x08\x0b-\x1f\x7f]++"
+    return rf"{quote * 3}(?:{plain}|\r\n|{backslash}|{quote}{{1,2}}+(?!{quote}))*+{quote * 3}"
+
+
+#: A string. The shorter forms come last: two quotes are the beginning of three.
+_STRING = "|".join([_lines('"', _ESCAPE), _lines("'", r"\\"), _BASIC, _LITERAL])
+
+#: A day: the 28 of each month, then the 29th and 30th of all but one, then the 31st.
 _DAY = (
     r"(?!0000)[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
     r"|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 )
-_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6}+)?+"
-_DATE = rf"{_DAY}(?:[T ]{_CLOCK}(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?+)?+(?![\w.:+-])"
+
+#: A time of day, and a zone by its distance; a day alone, or with a time, or with both.
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6}+)?+"
+_ZONE = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_DATE = rf"{_DAY}(?:[T ]{_TIME}{_ZONE}?+)?+"
+
+#: A decimal number, with a fraction and an exponent. Python reads no number of 5,000 digits.
 _DIGITS = r"(?:_?[0-9]){0,99}+"
-_NUMBER = (
-    rf"[+-]?(?:0|[1-9]{_DIGITS})(?:\.[0-9]{_DIGITS})?+(?:[eE][+-]?[0-9]{_DIGITS})?+(?![\w.:+-])"
-)
-_SCALAR = rf"(?:{_TEXT}|{_BASIC}(?!\")|{_LITERAL}(?!')|true\b|false\b|{_DATE}|{_NUMBER})"
-_NOTE = rf"(?:\#[^{_NO_CONTROL}]*+)"
-_SPACE = rf"(?:[ \t\n]++|\r\n|{_NOTE})*+"
-_KEY = rf'(?:[A-Za-z0-9_-]++|"[^"\\{_NO_CONTROL}]*+"|{_LITERAL})'
-_BRACKET = re.compile(rf"{_GAP}\[")
+_NUMBER = rf"[+-]?(?:0|[1-9]{_DIGITS})(?:\.[0-9]{_DIGITS})?+(?:[eE][+-]?[0-9]{_DIGITS})?+"
+
+#: A value without others in it. A date comes before a number: it begins with one.
+_SCALAR = rf"(?:{_STRING}|true|false|{_DATE}|{_NUMBER})"
+
+#: One part of a name, without escapes; and a name.
+_KEY = rf'(?:[A-Za-z0-9_-]++|"[^"\\{_CONTROLS}]*+"|{_LITERAL})'
 _NAME = rf"{_KEY}(?:{_GAP}\.{_GAP}{_KEY})*+"
 
+#: The beginning of a header.
+_BRACKET = re.compile(rf"{_GAP}\[")
 
 #: How deep values within values are passed over.
 _DEPTH = 3
@@ -213,7 +246,7 @@ def _value(depth: int) -> str:
 def _runs(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return the patterns of lines of one table, and of whole tables, that have nothing of ours."""
     ours, entry = (rf"[\"']?{re.escape(name)}[\"']?{_GAP}" for name in (table, ENTRY))
-    rest = rf"{_GAP}{_NOTE}?+{_END}"
+    rest = rf"{_GAP}(?:{_NOTE})?+{_END}"
     line = rf"{_GAP}(?:(?!{ours}[.=]){_NAME}{_GAP}={_GAP}{_value(_DEPTH)})?+{rest}"
     is_ours = rf"{_GAP}{ours}(?:\]|\.{_GAP}{entry}[.\]])"
     name = rf"(?!{is_ours}){_GAP}{_NAME}{_GAP}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import queue
+import select
 import shlex
 import subprocess
-import threading
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ..bus.bus import Bus
-from ..schema.children import run_child
+from ..schema.children import ReapedChild, run_child
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.names import new_id
 from ..schema.process_table import SESSION_VARIABLE
@@ -40,7 +40,10 @@ _PROTOCOL = "2025-06-18"
 #: How long a server may take to start and to answer, in seconds.
 _TIMEOUT_S = 20.0
 
-#: How long its output may take to end after the server has ended, in seconds.
+#: How much of its output is read at once, in bytes.
+_CHUNK_BYTES = 64 * 1024
+
+#: How long it may take to end after its output has ended, in seconds.
 _END_WITHIN_S = 1.0
 
 
@@ -59,50 +62,44 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
     Raises:
         ProbeFailed: the call failed.
     """
-    try:
-        process = subprocess.Popen(
-            words,
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=probe_environment(),
-        )
-    except OSError as error:
-        raise ProbeFailed(f"{words[0]} can't be run: {os.strerror(error.errno or 0)}") from error
-    server = _Server(process)
-    try:
-        about = {"name": "bus setup", "version": "1"}
-        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
-        server.request("initialize", hello)
-        server.notify("notifications/initialized")
-        result = server.request("tools/call", {"name": tool, "arguments": arguments})
-    finally:
-        server.end()
+    with tempfile.TemporaryFile() as errors:  # an unread pipe of errors would block the server
+        try:
+            process = ReapedChild(
+                words,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=probe_environment(),
+            )
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise ProbeFailed(f"{words[0]} can't be run: {why}") from error
+        server = _Server(process, errors)
+        try:
+            about = {"name": "bus setup", "version": "1"}
+            hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
+            server.request("initialize", hello)
+            server.notify("notifications/initialized")
+            result = server.request("tools/call", {"name": tool, "arguments": arguments})
+        finally:
+            server.end()
     if isinstance(result, dict) and result.get("isError"):
         raise ProbeFailed(f"{tool} failed: {_text_of(result)}")
     return result
 
 
 class _Server:
-    """The client side of the server; threads read its output, so that every wait ends."""
+    """The client side of the server; every wait for its output ends."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: ReapedChild, errors: IO[bytes]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
+        self._process, self._errors = process, errors
         self._stdin = process.stdin
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        self._errors: list[bytes] = []
+        self._output, self._rest = process.stdout, b""
         self._last_id = 0
         self._deadline = time.monotonic() + _TIMEOUT_S
-        self._readers = [
-            threading.Thread(target=self._read, args=(process.stdout,), daemon=True),
-            threading.Thread(target=self._read_errors, args=(process.stderr,), daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
 
     def request(self, method: str, params: dict[str, Any]) -> Any:
         """Send a request, and return the result of its response."""
@@ -121,16 +118,10 @@ class _Server:
         self._send({"method": method})
 
     def end(self) -> None:
-        """End the server; its own children may hold its output open, and are not waited for.
-
-        Each reader thread closes its own stream; if this thread did, a read in progress would fail.
-        """
+        """End the server; its own children may hold its output open, and are not waited for."""
         self._process.kill()
-        self._process.wait()
-        with suppress(OSError):  # input that the server did not read is lost
-            self._stdin.close()
-        for reader in self._readers:
-            reader.join(_END_WITHIN_S)
+        with suppress(OSError), self._process:  # input that the server did not read is lost
+            pass
 
     def _send(self, record: dict[str, Any]) -> None:
         try:
@@ -140,12 +131,15 @@ class _Server:
             raise self._ended() from error
 
     def _next(self, method: str) -> dict[str, Any]:
-        try:
-            line = self._lines.get(timeout=max(0, self._deadline - time.monotonic()))
-        except queue.Empty:
-            raise ProbeFailed(f"no answer to {method} within {_TIMEOUT_S:g} s") from None
-        if not line:
-            raise self._ended()
+        while b"\n" not in self._rest:
+            left_s = self._deadline - time.monotonic()
+            if left_s <= 0 or not select.select([self._output], [], [], left_s)[0]:
+                raise ProbeFailed(f"no answer to {method} within {_TIMEOUT_S:g} s")
+            data = os.read(self._output.fileno(), _CHUNK_BYTES)
+            if not data:
+                raise self._ended()
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
         try:
             record = json.loads(line)
         except ValueError as error:
@@ -153,19 +147,11 @@ class _Server:
         return record if isinstance(record, dict) else {}
 
     def _ended(self) -> ProbeFailed:
-        self._readers[1].join(_END_WITHIN_S)
-        lines = b"".join(self._errors).decode(errors="replace").strip().splitlines()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_WITHIN_S)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return ProbeFailed(f"the server ended: {lines[-1] if lines else 'it said nothing'}")
-
-    def _read(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                self._lines.put(line)
-        self._lines.put(b"")
-
-    def _read_errors(self, stream: IO[bytes]) -> None:
-        with stream:
-            self._errors.extend(stream)
 
 
 def _text_of(result: dict[str, Any]) -> str:
@@ -320,21 +306,20 @@ def _words(command: str) -> list[str]:
 def _run_hook(command: str, installation: Installation, seq: int) -> SetupFinding:
     event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
     started = time.monotonic()
-    try:
-        done = run_child(
-            ["/bin/sh", "-c", command],
-            stdin=json.dumps(event).encode(),
-            cwd=installation.folder,
-            limit_s=_HOOK_S,
-            env=probe_environment(),
-        )
-    except subprocess.TimeoutExpired:
+    ended = run_child(
+        ["/bin/sh", "-c", command],
+        stdin=json.dumps(event).encode(),
+        cwd=installation.folder,
+        limit_s=_HOOK_S,
+        env=probe_environment(),
+    )
+    if ended is None:
         return SetupFinding("hook", False, f"it took more than {_HOOK_S:g} s: {command}")
     took_ms = (time.monotonic() - started) * 1000
-    if done.returncode:
-        return SetupFinding("hook", False, f"exit status {done.returncode}: {command}")
-    if b"[%d] " % seq not in done.stdout:
-        complaint = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
+    if ended.code:
+        return SetupFinding("hook", False, f"exit status {ended.code}: {command}")
+    if b"[%d] " % seq not in ended.out:
+        complaint = ended.err.decode(errors="replace").strip() or "it printed nothing of it"
         return SetupFinding("hook", False, f"a message did not arrive: {complaint}")
     return SetupFinding("hook", True, f"a message arrived in {took_ms:.0f} ms")
 

@@ -140,7 +140,6 @@ def check(
     return answers[0 if which == FIRST else -1]
 
 
-@checked
 def double_answers(
     bus: Bus,
     conversation: str,

@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from functools import partial
 
-from ..bus.doorbell import listen
+from ..bus.doorbell import StopEvent, listen
 from ..bus.in_thread import in_thread
 from ..schema.arguments import checked, with_checked_arguments
 from ..schema.errors import InvalidInput, TimedOut
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ..bus.bus import Bus
-    from ..bus.doorbell import Listener
     from ..schema.message.fields import MessageFields
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
@@ -300,8 +299,7 @@ class _Waiting:
     def __init__(self, requests: Iterable[Request], timeout_s: float | None) -> None:
         self._left = list(requests)
         self._timeout_s = timeout_s
-        self._listener: Listener | None = None
-        self._is_stopped = False
+        self._stop = StopEvent()
         if len({id(request.bus) for request in self._left}) > 1:
             raise InvalidInput(
                 "the requests are of several buses; wait for the requests of each bus separately"
@@ -309,28 +307,29 @@ class _Waiting:
 
     def stop(self) -> None:
         """End the wait, from any thread: no further answer comes."""
-        self._is_stopped = True
-        if self._listener is not None:
-            self._listener.wake()
+        self._stop.set()
 
     def answers(self) -> Generator[tuple[Request, Answer], None, None]:
         """Yield each request with its answer, which stays in the inbox of the agent that asked."""
         if not self._left:
             return
         deadline = math.inf if self._timeout_s is None else time.monotonic() + self._timeout_s
-        with listen(self._left[0].bus) as listener:  # before the look: what comes after is heard
-            self._listener = listener
-            while not self._is_stopped:
-                for request in [*self._left]:
-                    if (answer := request.check()).state != PENDING:
-                        self._left.remove(request)
-                        yield request, answer
-                if not self._left:
-                    return
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
+        with listen(self._left[0].bus, self._stop) as listener:
+            while self._left and not self._stop.is_set:
+                pairs = listener.wait_for(
+                    self._answered,
+                    timeout_s=deadline - time.monotonic(),
+                    recheck_s=WAIT_RECHECK_S,
+                )
+                if not pairs and not self._stop.is_set:
                     raise self._late()
-                listener.wait(min(left_s, WAIT_RECHECK_S))
+                for request, answer in pairs:
+                    self._left.remove(request)
+                    yield request, answer
+
+    def _answered(self) -> list[tuple[Request, Answer]]:
+        answers = [(request, request.check()) for request in self._left]
+        return [(request, answer) for request, answer in answers if answer.state != PENDING]
 
     def _late(self) -> TimedOut:
         first = self._left[0]

@@ -459,7 +459,7 @@ class Crew:
                 for process in self._roles:
                     if not process.role.is_spare:
                         process.start()
-                while not self._stop.is_thrown:
+                while not self._stop.is_set:
                     self._start_spare_if_wanted()
                     self._tell()
                     look()
@@ -478,7 +478,7 @@ class Crew:
     def _end(self) -> None:
         for process in self._roles:
             process.end_pause()
-        if not self._stop.is_thrown:
+        if not self._stop.is_set:
             self._stop.stop(STOP_GRACE_S)
         for process in self._roles:
             process.join()

@@ -244,9 +244,10 @@ class Spawn:
             raise Refused(
                 f"{place.main} is on no branch; name the branch that the work is for with --into"
             )
+        ref = place.branch_ref(target)  # that of a job is a message's: to fetch A:B would move B
         base_ref = spec.base or (self._fetched(place, target) if spec.fetches else target)
         base = None
-        if base_ref == target and (base := place.git.commit(f"refs/heads/{target}")) is None:
+        if base_ref == target and (base := place.git.commit(ref)) is None:
             place.commit("HEAD")  # raises if there is no commit at all
         terms = {term.name: getattr(spec, term.name) for term in fields(TaskTerms)}
         return NewTask(
@@ -372,7 +373,7 @@ def _check_path(task: Task, trees: WorkTrees) -> None:
     """Refuse a path that is neither where git has the task's tree, nor where one would be made."""
     tree = trees.of(task.task)
     expected = trees.path_of(task.task) if tree is None else tree.path
-    if os.path.realpath(task.path) != os.path.realpath(expected):
+    if "\0" in task.path or os.path.realpath(task.path) != os.path.realpath(expected):
         raise Refused(
             f"the tree of task {task.task!r} belongs at {expected}, and not at {shown(task.path)},"
             " as its row says; 'bus task cancel' ends it"

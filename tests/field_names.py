@@ -6,9 +6,11 @@ from collections.abc import Iterator
 SECOND_NAMES = {
     "body": "payload",
     "conversation_id": "conversation",
+    "found": "messages",
     "instance": "worker",
     "lease_until": "until",
     "parent_id": "in_reply_to",
+    "q": "words",
     "reply_to": "in_reply_to",
     "topic": "type",
     "ttl_s": "lease_s",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.automation.config.snapshot import ApiConfig, WebhooksConfig
+from ackbus.automation.config.models import ApiConfig, WebhooksConfig
 from ackbus.cli.commands.serve import HOST
 
 ROOT = Path(__file__).parents[1]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
 
+from ..schema.children import PythonProcesses
 from .history import ENDING, agents_with, path_of, roles_of
 
 TYPE_CHECKING = False
@@ -89,14 +88,13 @@ class AgentProcesses:
         self._plan = plan
         self._files = files
         self._lives = dict.fromkeys(self.roles, 0)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes = PythonProcesses()
         self._suspended: set[str] = set()
 
     def begun(self) -> dict[str, tuple[int, int]]:
         """Return the life and the process of each agent that has begun its acts."""
-        processes = self._processes.items()
-        begun = [(name, p.pid) for name, p in processes if os.path.exists(self.history_of(name))]
-        return {name: (self._lives[name], pid) for name, pid in begun}
+        begun = [name for name in self._processes.names if os.path.exists(self.history_of(name))]
+        return {name: (self._lives[name], self._processes[name].pid) for name in begun}
 
     def history_of(self, name: str) -> str:
         """Return the history file of an agent's process."""
@@ -114,7 +112,7 @@ class AgentProcesses:
             self.kills += 1
         else:
             self._note_end(name, process.returncode)
-        _kill(process)
+        self._processes.kill(name)
         self._suspended.discard(name)
         self._start(name)
 
@@ -132,8 +130,8 @@ class AgentProcesses:
 
     def restart_ended(self) -> None:
         """Note the agents that ended by themselves, and start them again."""
-        for name in [name for name, p in self._processes.items() if p.poll() is not None]:
-            self._note_end(name, self._processes[name].returncode)
+        for name, code in self._processes.lost().items():
+            self._note_end(name, code)
             self._start(name)
 
     def end(self, tick: Callable[[], object]) -> None:
@@ -159,8 +157,8 @@ class AgentProcesses:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for process in self._processes.values():
-            _kill(process)
+        for name in self._processes.names:
+            self._processes.kill(name)
 
     def _wait(self, names: list[str], tick: Callable[[], object]) -> None:
         deadline = time.monotonic() + END_WITHIN_S
@@ -172,7 +170,7 @@ class AgentProcesses:
         for name in names:
             if name in running:
                 self.unexpected_ends.append(f"{name} did not end within {END_WITHIN_S:g} s")
-                _kill(self._processes[name])
+                self._processes.kill(name)
             elif code := self._processes[name].returncode:
                 self._note_end(name, code)
 
@@ -186,29 +184,11 @@ class AgentProcesses:
         self._lives[name] += 1
         files, seed = self._files, str(self._plan.seed)
         arguments = (files.bus, files.histories, str(len(self.roles)), name)
-        # -P: a file in the working directory must not pass for a module. A process group of its
-        # own: Ctrl-C in a terminal reaches the command alone, which then ends its agents.
-        with open(self._files.errors, "ab") as errors:
-            self._processes[name] = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", f"{__package__}.roles"),
-                    *(*arguments, str(self._lives[name]), seed),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                process_group=0,
-            )
+        words = ("-m", f"{__package__}.roles", *arguments, str(self._lives[name]), seed)
+        self._processes.start(name, words, lifeline=True, log=files.errors)
 
     def _ask_to_end(self, name: str) -> None:
         process = self._processes[name]
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended by itself, which is noted later
             os.write(process.stdin.fileno(), b".")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    assert process.stdin is not None
-    process.stdin.close()

@@ -8,7 +8,7 @@ import sys
 import warnings
 
 from ..bus.bus import Bus
-from ..bus.doorbell import listen
+from ..bus.doorbell import wait_for
 from ..bus.maintenance import Maintenance
 from ..export.archive_writer import Archiver
 from ..export.jsonl.exporter import Exporter
@@ -192,17 +192,14 @@ READER_LOOKS_AGAIN_S, READER_THINKS_S = 0.5, 0.05
 def play_reader(context: AgentContext) -> None:
     """Read until it is over."""
     mail = AgentMail(context)
-    with listen(context.bus) as listener:
-        while True:
-            ending = (
-                context.lifeline.ending
-            )  # looked at before the mail: what came until then is read
-            if mail.take():
-                context.pause(READER_THINKS_S)
-            elif ending:
-                return
-            else:
-                listener.wait(READER_LOOKS_AGAIN_S)
+
+    def read_all() -> bool:
+        ending = context.lifeline.ending  # before the mail: what came until then is read
+        while mail.take():
+            context.pause(READER_THINKS_S)
+        return ending
+
+    wait_for(context.bus, read_all, recheck_s=READER_LOOKS_AGAIN_S)
 
 
 # A worker: claims jobs, and completes them with an answer, fails them, drops them, or is late.
@@ -220,14 +217,14 @@ FATES = {"completed": 880, "failed": 40, "given up": 30, "renewed": 20, "dropped
 def play_worker(context: AgentContext) -> None:
     """Work until the run is over and no job is left for any worker."""
     worker = WorkerRole(context)
-    with listen(context.bus) as listener:
-        while True:
-            ending = context.lifeline.ending
-            if worker.work():
-                continue
-            if ending and worker.has_no_jobs_left():
-                return
-            listener.wait(WORKER_LOOKS_AGAIN_S)
+
+    def work_all() -> bool:
+        ending = context.lifeline.ending
+        while worker.work():
+            pass
+        return ending and worker.has_no_jobs_left()
+
+    wait_for(context.bus, work_all, recheck_s=WORKER_LOOKS_AGAIN_S)
 
 
 class WorkerRole:

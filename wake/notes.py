@@ -29,10 +29,10 @@ _FORM, _BYTES = b"%016d %016d\n", 34
 
 @dataclass(frozen=True, slots=True)
 class WakeNote:
-    """The last time that an agent was woken.
+    """The last time that an agent was woken, or a try failed.
 
     Attributes:
-        upto: the newest message of the log then.
+        upto: the newest message of the log when it was woken last.
         at_ms: when, in epoch milliseconds; 0 for never.
     """
 
@@ -64,7 +64,7 @@ class WakeNotes:
         return WakeNote(upto, at_ms) if upto <= self._bus.log.newest_seq() else WakeNote()
 
     def write(self, upto: int) -> None:
-        """Note that the agent was woken now; in `alone`."""
+        """Note that a wake was tried now, and up to where it has served; in `alone`."""
         fd = self._folder.change(self._name)
         try:
             os.pwrite(fd, _FORM % (upto, self._bus.now_ms()), 0)
@@ -97,7 +97,7 @@ class WakeNotes:
     def check_pace(self, pace_s: float) -> None:
         """Raise `NotWoken` if the last wake is not so long ago."""
         if left_s := self.left_s(pace_s):
-            reason = f"it was woken a short time ago; try again in {left_s} s, or give --pace"
+            reason = f"a wake was tried a short time ago; try again in {left_s} s, or give --pace"
             raise NotWoken(self._agent, reason)
 
     def left_s(self, pace_s: float) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
@@ -247,17 +246,19 @@ def run_tool(agent: str, *line: str, variables: Mapping[str, str] | None = None)
         NotWoken: it failed.
     """
     try:
-        done = run_child(
+        ended = run_child(
             line,
             limit_s=_PATIENCE_S,
             env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(variables or {})},
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         raise NotWoken(agent, f"{line[0]} can't be asked: {error}") from error
-    output = done.stdout.decode(errors="replace")
-    if done.returncode:
-        why = (done.stderr.decode(errors="replace").strip() or output.strip()).partition("\n")[0]
-        raise NotWoken(agent, f"{line[0]} refuses: {why or f'exit status {done.returncode}'}")
+    if ended is None:
+        raise NotWoken(agent, f"{line[0]} has no answer within {_PATIENCE_S:g} s")
+    output = ended.out.decode(errors="replace")
+    if ended.code:
+        why = (ended.err.decode(errors="replace").strip() or output.strip()).partition("\n")[0]
+        raise NotWoken(agent, f"{line[0]} refuses: {why or f'exit status {ended.code}'}")
     return output
 
 

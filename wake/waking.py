@@ -12,12 +12,12 @@ from itertools import accumulate, takewhile
 from time import monotonic
 from typing import Protocol
 
-from ..bus.doorbell import listen
+from ..bus.doorbell import Pace, listen
 from ..bus.own_answers import own_answer
 from ..schema.message.draft import PRIORITY_NAMES, Priority
 from ..schema.message.reply_types import REQUEST
 from ..schema.paging import pages, seq_of
-from ..subscribers.inboxes.mail import POLL_LIMIT, Pace
+from ..subscribers.inboxes.mail import POLL_LIMIT
 from ..subscribers.inboxes.session import inbox_of
 from .notes import WakeNotes
 from .terminals import BY_COMMAND, NotWoken, ScreenTerminal, TmuxTerminal, program_of
@@ -49,6 +49,15 @@ def _wakes(mail: Message) -> bool:
         return True
     asks = mail.type.endswith(REQUEST) and mail.to_agent is not None
     return asks and mail.priority != Priority.BACKGROUND
+
+
+def _why_not(mail: Message, answer: Message | None) -> str:
+    """Return why mail is not worth a wake, for people; it may have an answer already."""
+    if answer is not None:
+        return f"answered by {answer.seq}"
+    asks = mail.type.endswith(REQUEST)
+    kind = f"a request to {'it' if mail.to_agent else 'all'}" if asks else "no request"
+    return f"{kind}, of priority {PRIORITY_NAMES[mail.priority]}"
 
 
 class WakeMethod(Protocol):
@@ -93,8 +102,8 @@ class Waker:
         self._pace_s = pace_s
         # Up to this seq the agent was woken for all waiting mail that is worth a wake.
         self._looked = 0
-        # Why waiting mail gave no wake at the last look; None: no mail waits, or a wake is due.
-        self._why: NotWoken | None = None
+        # Why mail gave no wake at the last look: for each reason the newest mail that has it.
+        self._refusals: dict[str, NotWoken] = {}
 
     def once(self, *, dry_run: bool = False) -> Woken | None:
         """Wake the agent if any mail waits for it; else return None.
@@ -122,8 +131,8 @@ class Waker:
     ) -> Iterator[Woken | NotWoken]:
         """Wake the agent for each mail that is worth a wake; yield the end of each try.
 
-        Mail that is not worth a wake is a failed try. Of tries that fail for the same reason in a
-        row, only the first is yielded.
+        Mail that is not worth a wake is a failed try, the newest of each reason at a look. Of tries
+        that fail for the same reason in a row, only the first is yielded.
 
         Args:
             patience_s: how long the agent may take to handle the mail without a wake, in seconds.
@@ -134,22 +143,25 @@ class Waker:
         with listen(self._bus) as listener:  # before the look: what comes after it is heard
             while goes_on():
                 mail = self.unhandled(patience_s) if monotonic() >= not_before else None
-                end: Woken | NotWoken | None = self._why
+                ends: list[Woken | NotWoken | None] = [*self._refusals.values()]
+                self._refusals = {}
                 if mail is not None:
                     pace.reset()
                     try:
-                        end = self._wake(mail, again=False)
+                        ends.append(self._wake(mail, again=False))
                     except NotWoken as error:
-                        end, not_before = error, monotonic() + retry_s
-                if end is not None and str(end) != last_end:
-                    last_end = str(end)
-                    yield end
+                        ends.append(error)
+                        not_before = monotonic() + retry_s
+                for end in ends:
+                    if end is not None and str(end) != last_end:
+                        last_end = str(end)
+                        yield end
                 if mail is None:
                     listener.wait(pace.next())
 
     def unhandled(self, patience_s: float) -> Message | None:
         """Return mail that has waited so long, and for which a wake is due, or None."""
-        self._why = None
+        self._refusals = {}
         self._looked = max(self._looked, self._notes.last().upto)
         inbox = inbox_of(self._bus, self._agent)
         mail_after = partial(inbox.poll_after, limit=POLL_LIMIT)
@@ -159,26 +171,20 @@ class Waker:
                 if _wakes(mail) and answer is None:
                     return self._due(mail, patience_s)
                 self._looked = mail.seq
-                self._why = self._refusal(mail, answer)
+                self._refuse(mail, _why_not(mail, answer))
         return None
 
     def _due(self, mail: Message, patience_s: float) -> Message | None:
         """Return the mail, if it has waited long enough and the pace is kept."""
         if self._notes.left_s(self._pace_s):
-            ago = f"it was woken less than {self._pace_s:g} s ago (--pace)"
-            self._why = NotWoken(self._agent, f"message {mail.seq} waits: {ago}")
+            self._refuse(mail, f"a wake was tried less than {self._pace_s:g} s ago (--pace)")
             return None
         has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000
         return mail if has_waited_s >= patience_s else None
 
-    def _refusal(self, mail: Message, answer: Message | None) -> NotWoken:
-        """Return why mail is not worth a wake."""
-        if answer is not None:
-            return NotWoken(self._agent, f"message {mail.seq} waits: answered by {answer.seq}")
-        asks = mail.type.endswith(REQUEST)
-        kind = f"a request to {'it' if mail.to_agent else 'all'}" if asks else "no request"
-        priority = PRIORITY_NAMES[mail.priority]
-        return NotWoken(self._agent, f"message {mail.seq} waits: {kind}, of priority {priority}")
+    def _refuse(self, mail: Message, why: str) -> None:
+        """Note why mail gives no wake."""
+        self._refusals[why] = NotWoken(self._agent, f"message {mail.seq} waits: {why}")
 
     def _wake(self, mail: Message, *, again: bool) -> Woken | None:
         """Wake the agent for mail; None if another process just has, unless `again`."""

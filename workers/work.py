@@ -40,6 +40,15 @@ if TYPE_CHECKING:
         def stop(self, claim: Claim, grace_s: float) -> None:
             """End the work on a claim early, where that is possible."""
 
+
+def seconds_to_change(queue: Queue, most_s: float) -> float:
+    """Return the pause of a worker that found no job: until one is due, at most so many seconds."""
+    at_ms = queue.next_change_ms()
+    if at_ms is None:
+        return most_s
+    return min(most_s, max(0.001, (at_ms - queue.bus.now_ms()) / 1000))
+
+
 # The keeper of claims: a thread that extends their leases, and updates the heartbeat.
 
 #: Leases are renewed when this part of them is over: two renewals may fail before a lease is lost.

@@ -9,7 +9,7 @@ import warnings
 from contextlib import nullcontext
 
 from ..bus import tracing
-from ..bus.doorbell import listen
+from ..bus.doorbell import StopEvent, listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.arguments import with_checked_arguments
 from ..schema.callbacks import (
@@ -48,7 +48,7 @@ from ..subscribers.queues.queue_set import QueueWorkers
 from .executors import InlineExecutor, TaskExecutor, ThreadExecutor
 from .json_contract import WorkerStates
 from .processes.own_child import GRACE_S
-from .work import AttemptResult, ClaimKeeper, FunctionWork, not_storable
+from .work import AttemptResult, ClaimKeeper, FunctionWork, not_storable, seconds_to_change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Worker:
         self._reports = OutcomeReporter(warn_hops, max_hops)
         self._keeper = ClaimKeeper(self.queue, lease_s, None, self._give_up)
         self._executor: Executor | None = None
-        self._listener: Listener | None = None
+        self._waiting = StopEvent()  # never set: only woken
         self._is_stopping = False
         self._running = self._count = 0
         # Ends of jobs that are not stored yet.
@@ -313,7 +313,7 @@ class Worker:
         if self.concurrency == 1 or once:
             executor: Executor = InlineExecutor(work, self._write, self._begins_no_more)
         else:
-            executor = ThreadExecutor(work, self.concurrency, self._wake)
+            executor = ThreadExecutor(work, self.concurrency, self._waiting.wake)
         return self._run(executor, once, drain)
 
     async def run_async(
@@ -342,7 +342,13 @@ class Worker:
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
         executor = TaskExecutor(
-            handler, engine_of(self.bus), loop, count, timeout_s, self._wake, self._begins_no_more
+            handler,
+            engine_of(self.bus),
+            loop,
+            count,
+            timeout_s,
+            self._waiting.wake,
+            self._begins_no_more,
         )
 
         def run() -> int:
@@ -364,7 +370,7 @@ class Worker:
         Safe from any thread and from a signal handler.
         """
         self._is_stopping = True
-        self._wake()
+        self._waiting.wake()
 
     def stop_now(self, grace_s: float = 0.0) -> None:
         """Stop, and end the commands that run: their jobs are handed back.
@@ -384,14 +390,14 @@ class Worker:
         self._is_to_be_noted = heart is not None and not self._answers.is_silent
         self._keeper = ClaimKeeper(self.queue, self.lease_s, heart, self._give_up)
         try:
-            with listen(self.bus) as self._listener, heart or nullcontext(), self._keeper:
+            with listen(self.bus, self._waiting) as listener, heart or nullcontext(), self._keeper:
                 try:
-                    return self._loop(executor, self._listener, once, drain)
+                    return self._loop(executor, listener, once, drain)
                 finally:
-                    self._wind_up(self._listener)
+                    self._wind_up(listener)
         finally:
             executor.close()
-            self._executor = self._listener = None
+            self._executor = None
 
     def _loop(self, executor: Executor, listener: Listener, once: bool, drain: bool) -> int:
         has_begun = False
@@ -448,20 +454,12 @@ class Worker:
             self._is_to_be_noted = False
 
     def _wait(self, listener: Listener) -> None:
-        timeout_s = RECHECK_S
-        at_ms = self.queue.next_change_ms()
-        if at_ms is not None:
-            timeout_s = min(timeout_s, max(0.001, (at_ms - self.bus.now_ms()) / 1000))
+        timeout_s = seconds_to_change(self.queue, RECHECK_S)
         is_woken = listener.wait(timeout_s)
         _log.debug("woken" if is_woken else "looking again after %.3f s", *[timeout_s][is_woken:])
 
     def _begins_no_more(self) -> bool:
         return self._is_stopping
-
-    def _wake(self) -> None:
-        listener = self._listener
-        if listener is not None:
-            listener.wake()
 
     # Ends --------------------------------------------------------------------------------------
 
@@ -537,10 +535,8 @@ class Worker:
         Also after an error: running work can't be stopped, and its leases are kept meanwhile.
         """
         try:
-            while self._running:
-                self._write()
-                if self._running:
-                    listener.wait(RECHECK_S)
+            if self._running:
+                listener.wait_for(self._write, lambda _: not self._running, recheck_s=RECHECK_S)
             self._write()
         except AckbusError as error:
             _log.warning("not all that has ended was written down: %s", error)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...schema.errors import InvalidInput
 from .reading import read_bytes
-from .snapshot import PartOf, Rate, Window
+from .values import PartOf, Rate
 
 # The form of a cron expression: five fields, as Debian's crontab has them.
 
@@ -279,20 +279,12 @@ def part_of(text: str) -> PartOf:
     raise ValueError(f"{text!r} is no part of a request; write header:NAME or body:FIELD")
 
 
-def window(start: str, end: str) -> Window:
-    """Return the window between two times of day; an end before the start is on the next day."""
-    span = Window(_minute(start), _minute(end))
-    if span.start_minute == span.end_minute:
-        raise ValueError(f"the window begins and ends at {start}; write two different times")
-    return span
-
-
-def window_of(text: str) -> Window:
-    """Return the window that ``08:00-22:00`` names; ``22:00-06:00`` wraps over midnight."""
-    start, dash, end = text.partition("-")
-    if not dash:
-        raise ValueError(f"{text!r} is not a window; write one such as 08:00-22:00")
-    return window(start.strip(), end.strip())
+def minute_of_day(text: str) -> int:
+    """Return the minutes after midnight of a time such as ``08:00``."""
+    match = _CLOCK.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a time of day; write one such as 08:00")
+    return int(match[1]) * 60 + int(match[2])
 
 
 def weekday(text: str) -> int:
@@ -319,13 +311,6 @@ def point_ms(text: str) -> int:
             f"{text!r} is not a point in time; write one such as 2026-03-15T14:00:00Z"
         ) from None
     return passed // timedelta(milliseconds=1)
-
-
-def _minute(text: str) -> int:
-    match = _CLOCK.fullmatch(text)
-    if not match:
-        raise ValueError(f"{text!r} is not a time of day; write one such as 08:00")
-    return int(match[1]) * 60 + int(match[2])
 
 
 # The machine's own time zone, by TZ and /etc/localtime. One that can't be read is never UTC.

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from .access_settings import AccessReader, webhooks
 from .faults import ConfigFaults, Fault, without_values
-from .flows import Frozen, Secret
+from .models import AdmissionConfig, Config, ServiceConfig, StateConfig
 from .plugin_settings import pipelines, plugin_settings, routes
 from .reading import hash_of, path_from
-from .shapes import ServiceShape, StateShape, Validation
-from .snapshot import AdmissionConfig, AmendmentsConfig, Config, ServiceConfig
 from .sources import (
     NAMED,
     ROOT,
@@ -24,6 +22,8 @@ from .sources import (
     read_seal,
     unsealed,
 )
+from .validation import Validation
+from .values import Frozen, Secret
 from .yaml_tree import Map, environment_of, fill
 
 TYPE_CHECKING = False
@@ -143,7 +143,7 @@ def _assemble(
     for key, why in _NO_EFFECT.items():
         if validation.at(key) is not None:
             validation.warn(why, key)
-    service = _service(validation, sources.directory)
+    service = _service(validation)
     integrity_faults = _verify(sources, raw, seal, service.admission)
     (validation.faults if demands.seal else validation.warnings).extend(integrity_faults)
     _warn_of_drift(validation, sources, seal, integrity_faults)
@@ -155,6 +155,7 @@ def _assemble(
         directory=sources.directory,
         files=Frozen(files),
         service=service,
+        state=_state(validation, sources.directory),
         plugin_roots=_plugin_roots(validation, sources.directory),
         plugins=Frozen(plugin_settings(validation, service.max_workers)),
         routes=routes(validation),
@@ -170,35 +171,28 @@ def _assemble(
     )
 
 
-def _service(validation: Validation, directory: Path) -> ServiceConfig:
-    state = validation.shaped(StateShape, "state") or StateShape()
-    state_path = Path()
+def _state(validation: Validation, directory: Path) -> StateConfig:
+    state = validation.model(StateConfig, "state") or StateConfig()
     try:
-        state_path = path_from(directory, state.path)
+        return state.model_copy(update={"path": str(path_from(directory, state.path))})
     except ValueError as error:
         validation.refuse(str(error), "state", "path")
-    shape = validation.shaped(ServiceShape, "service") or ServiceShape()
-    if shape.strict_mode:
+        return state
+
+
+def _service(validation: Validation) -> ServiceConfig:
+    service = validation.model(ServiceConfig, "service") or ServiceConfig()
+    if service.strict_mode:
         validation.warn("write service.admission, whose gates it opens", "service", "strict_mode")
-    if "job_queue_retention" in shape.model_fields_set:
+    if "job_queue_retention_s" in service.model_fields_set:
         message = "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
         validation.warn(message, "service", "job_queue_retention")
-    admission = {name: is_on or shape.strict_mode for name, is_on in shape.admission}
-    return ServiceConfig(
-        name=shape.name,
-        tick_interval_s=shape.tick_interval,
-        log_level=shape.log_level,
-        log_format=shape.log_format,
-        dedupe_ttl_s=shape.dedupe_ttl,
-        job_log_retention_s=shape.job_log_retention,
-        max_workers=shape.max_workers or max(1, (os.cpu_count() or 1) - 1),
-        allow_symlinks=shape.allow_symlinks,
-        admission=AdmissionConfig(**admission),
-        amendments=AmendmentsConfig(**dict(shape.amendments)),
-        plugin_env_passthrough=tuple(shape.plugin_env_passthrough),
-        state_path=state_path,
-        on_failure=shape.on_failure,
-        place=validation.place("service", "on_failure"),
+    all_of_them = AdmissionConfig(**dict.fromkeys(AdmissionConfig.model_fields, True))
+    return service.model_copy(
+        update={
+            "admission": all_of_them if service.strict_mode else service.admission,
+            "place": validation.place("service", "on_failure"),
+        }
     )
 
 

@@ -47,7 +47,7 @@ def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
         if isinstance(earlier, Map | Items) and is_null(value):
             continue
         if isinstance(earlier, Map) and isinstance(value, Map):
-            merged = _copy(earlier)
+            merged = earlier.copy()
             graft(merged, value, faults, inner)
             base[key] = merged
         elif isinstance(earlier, Items) and isinstance(value, Items):
@@ -68,7 +68,7 @@ def modernise(tree: Map, warnings: list[Fault]) -> Map:
     `log_level` at the top moves into `service`; `database` at the top becomes `state`; the settings
     of `state.database` move up into `state`; `webhooks` may be a list of endpoints.
     """
-    new = _copy(tree)
+    new = tree.copy()
     if "log_level" in new:
         _move(new, "log_level", "service", "log_level", warnings)
     if "database" in new and "state" not in new:
@@ -76,7 +76,7 @@ def modernise(tree: Map, warnings: list[Fault]) -> Map:
     state = new.get("state")
     inner = state.get("database") if isinstance(state, Map) else None
     if isinstance(state, Map) and isinstance(inner, Map):
-        plain = _copy(state)
+        plain = state.copy()
         del plain["database"]
         graft(plain, inner, [])
         new["state"] = plain
@@ -100,12 +100,6 @@ def _map_of(key: str, value: Tree, spot: Spot) -> Map:
     mapping = Map({key: value})
     mapping.at[key] = spot
     return mapping
-
-
-def _copy(tree: Map) -> Map:
-    copied = Map(tree)
-    copied.at = dict(tree.at)
-    return copied
 
 
 def _appended(earlier: Items, later: Items) -> Items:

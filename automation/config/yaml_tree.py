@@ -68,6 +68,12 @@ class Map(dict[str, "Tree"]):
         super().__init__(*args)
         self.at: dict[str, Spot] = {}
 
+    def copy(self) -> Map:
+        """Return a map with the same entries in the same places."""
+        copied = Map(self)
+        copied.at = dict(self.at)
+        return copied
+
 
 class Items(list["Tree"]):
     """A list, and where each of its entries stands."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.jobs.jobs import Job
     from ...workers.processes.supervisors import Supervisors
-    from ..config.snapshot import ServiceConfig
+    from ..config.models import ServiceConfig
     from ..plugins.discovery import Plugin
     from .endings import JobEndings
     from .plugin_run import LiveOutput
@@ -280,7 +280,7 @@ class Dispatcher:
     def _end_cancelled(self) -> None:
         """End the programs whose jobs somebody has cancelled meanwhile."""
         for token, job in self._running.items():
-            if not job.stop.is_thrown and self._claims.status(token) != ACTIVE:
+            if not job.stop.is_set and self._claims.status(token) != ACTIVE:
                 _log.info("%s was cancelled", job.command, extra=_about(job))
                 job.stop.stop()
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message
-    from ..config.snapshot import Config
+    from ..config.models import Config
     from .events import EventOut
     from .plugin_run import PluginJob
     from .submission import Submission

@@ -14,7 +14,7 @@ from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.outcomes import HOPS, hops_of
 from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.queues.queue import Queue
-from ..config.flows import SWITCH, SWITCH_EVENTS
+from ..config.values import SWITCH, SWITCH_EVENTS
 from ..records.facts import AttemptEnd, JobLog
 
 TYPE_CHECKING = False

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ...workers.processes.own_child import StopSwitch
     from ...workers.processes.run_process import ProcessEnd
     from ...workers.processes.supervisors import Supervisors
-    from ..config.snapshot import AmendmentsConfig
+    from ..config.models import AmendmentsConfig
     from ..plugins.discovery import Plugin
 
 # Live output: what running plugins print is stored in chunks, by a thread of its own.

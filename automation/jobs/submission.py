@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...bus import tracing
-from ...bus.doorbell import listen
+from ...bus.doorbell import wait_for
 from ...schema.errors import NotFound
 from ...schema.message.draft import Draft
 from ...schema.message.names import MAX_ID_CHARS
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.queues.queues import QueueInfo
-    from ..config.snapshot import ServiceConfig
+    from ..config.models import ServiceConfig
     from ..plugins.discovery import Plugin
 
 # Requests for jobs of plugins, and what the queue makes of one.
@@ -172,14 +171,13 @@ def wait_for_job(bus: Bus, seq: int, queue: str, timeout_s: float | None = None)
         queue: where it is.
         timeout_s: how long to wait, in seconds; None waits as long as it takes.
     """
-    end = None if timeout_s is None else time.monotonic() + timeout_s
-    with listen(bus) as listener:
-        while True:
-            job = job_of(bus, seq, queue)
-            left_s = _RECHECK_S if end is None else end - time.monotonic()
-            if job.ended_at_ms is not None or left_s <= 0:
-                return job
-            listener.wait(min(_RECHECK_S, left_s))
+    return wait_for(
+        bus,
+        lambda: job_of(bus, seq, queue),
+        lambda job: job.ended_at_ms is not None,
+        timeout_s=timeout_s,
+        recheck_s=_RECHECK_S,
+    )
 
 
 #: The queue of a plugin is named by this and its name; the types of its jobs begin with it.

@@ -17,9 +17,9 @@ from ...schema.directory.enclosure import EnclosedFile, Enclosure, LinkRefused
 from ...schema.directory.trust import Distrusted, check
 from ...schema.errors import AckbusError, NotFound, Refused
 from ..config.faults import Fault, near
-from ..config.flows import SWITCH, Frozen
+from ..config.models import TIMEOUTS_S
 from ..config.reading import NO_PATH, hash_of, read_bytes
-from ..config.snapshot import TIMEOUTS_S
+from ..config.values import SWITCH, Frozen
 from .manifest import Manifest, name_in, read_manifest
 
 TYPE_CHECKING = False
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...schema.directory.trust import Owners
-    from ..config.flows import PipelineStep, SourceLocation
-    from ..config.snapshot import Config, PluginConfig, WebhookEndpoint
+    from ..config.models import Config, PipelineStep, PluginConfig, WebhookEndpoint
+    from ..config.values import SourceLocation
     from .manifest import PluginCommand
 
 # Trust: which folders hold plugins that may run.
@@ -333,7 +333,8 @@ class _Search:
         if candidate is None:
             self._note_absent(settings)
             return None
-        missing = [key for key in candidate.manifest.required if settings.config.get(key) is None]
+        required = candidate.manifest.config_keys.required
+        missing = [key for key in required if settings.config.get(key) is None]
         if missing:
             fault = settings.place.fault(f"the plugin asks for config: {', '.join(missing)}")
             self.faults.append(fault)

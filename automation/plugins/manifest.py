@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, SkipValidation
 
-from ..config.flows import Frozen
-from ..config.plugin_settings import frozen
 from ..config.reading import read_bytes
-from ..config.shapes import Free, Id, Name, Object, Shape, Template, Text, Validation
+from ..config.validation import Free, Id, Name, Object, Settings, Template, Text, Validation
+from ..config.values import Frozen
 from ..config.yaml_tree import Items, Map, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ...schema.directory.trust import Owners
@@ -28,8 +26,7 @@ PROTOCOL = 2
 View = Literal["mirror_object", "merge_object"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginCommand:
+class PluginCommand(Settings):
     """A command of a plugin.
 
     Attributes:
@@ -38,57 +35,6 @@ class PluginCommand:
         input_schema, output_schema, values: what it takes and gives, for readers.
     """
 
-    name: str
-    type: Literal["read", "write"] = "write"
-    description: str = ""
-    idempotent: bool | None = None
-    retry_safe: bool | None = None
-    input_schema: object = None
-    output_schema: object = None
-    values: object = None
-
-
-@dataclass(frozen=True, slots=True)
-class FactOutput:
-    """The state updates of a command are a fact of this type, and the plugin's state is the newest.
-
-    Attributes:
-        command: whose they are.
-        fact_type: the type of the fact.
-        compatibility_view: how the state is made of it: `mirror_object` takes it whole,
-            `merge_object` sets its keys, and leaves those of other commands.
-    """
-
-    command: str
-    fact_type: str
-    compatibility_view: View = "mirror_object"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """A plugin's description of itself.
-
-    Attributes:
-        entrypoint: its program, as a path from its folder on.
-        concurrency_safe: whether several of its jobs may run at a time.
-        working_directory: where it runs: in its own folder, or where the service was started.
-        required, optional: the keys of its `config`.
-    """
-
-    name: str
-    version: str
-    entrypoint: str
-    description: str = ""
-    protocol: int = PROTOCOL
-    concurrency_safe: bool = True
-    working_directory: Literal["plugin", "service"] = "service"
-    commands: Mapping[str, PluginCommand] = field(default_factory=Frozen)
-    fact_outputs: tuple[FactOutput, ...] = ()
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-
-
-class _CommandShape(Shape):
     name: Id
     type: Literal["read", "write"] = "write"
     description: Template = ""
@@ -99,18 +45,36 @@ class _CommandShape(Shape):
     values: Object | None = None
 
 
-class _WhenShape(Shape):
+class When(Settings):
+    """The command whose state updates a rule is for."""
+
     command: Id
 
 
-class _FactShape(Shape):
-    when: _WhenShape
-    from_: Annotated[Literal["state_updates"], Field(alias="from")]
+class FactOutput(Settings):
+    """The state updates of a command are a fact of this type, and the plugin's state is the newest.
+
+    Attributes:
+        when: whose they are.
+        fact_type: the type of the fact.
+        compatibility_view: how the state is made of it: `mirror_object` takes it whole,
+            `merge_object` sets its keys, and leaves those of other commands.
+    """
+
+    when: When
+    from_: Literal["state_updates"]
     fact_type: Text
     compatibility_view: View = "mirror_object"
 
+    @property
+    def command(self) -> str:
+        """The command whose state updates they are."""
+        return self.when.command
 
-class _KeysShape(Shape):
+
+class ConfigKeys(Settings):
+    """The keys of a plugin's `config` that it asks for, and that it knows besides."""
+
     required: tuple[Text, ...] = ()
     optional: tuple[Text, ...] = ()
 
@@ -119,7 +83,16 @@ def _number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-class _ManifestShape(Shape):
+class Manifest(Settings):
+    """A plugin's description of itself.
+
+    Attributes:
+        entrypoint: its program, as a path from its folder on.
+        concurrency_safe: whether several of its jobs may run at a time.
+        working_directory: where it runs: in its own folder, or where the service was started.
+        commands: each is checked by itself.
+    """
+
     manifest_spec: Literal["ductile.plugin"]
     manifest_version: Annotated[Literal[1], BeforeValidator(_number)]
     name: Name
@@ -129,9 +102,9 @@ class _ManifestShape(Shape):
     description: Template = ""
     concurrency_safe: bool = True
     working_directory: Literal["plugin", "service"] = "service"
-    commands: Any
-    fact_outputs: tuple[_FactShape, ...] = ()
-    config_keys: _KeysShape = _KeysShape()
+    commands: SkipValidation[Mapping[str, PluginCommand]]
+    fact_outputs: tuple[FactOutput, ...] = ()
+    config_keys: ConfigKeys = ConfigKeys()
 
 
 def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | None, list[Fault]]:
@@ -150,26 +123,15 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
     validation = Validation(tree, str(path))
     validation.faults += faults
     commands = _commands(validation)
-    shape = validation.shaped(_ManifestShape)
+    manifest = validation.model(Manifest)
     if validation.at("protocol") == "1":
         message = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
         validation.refuse(f"{message}: poll: {{type: read}}", "protocol")
-    facts = _fact_outputs(validation, shape.fact_outputs if shape else (), commands)
-    if shape is None or validation.faults:
+    if manifest is not None:
+        _check_facts(validation, manifest.fact_outputs, commands)
+    if manifest is None or validation.faults:
         return None, validation.faults
-    manifest = Manifest(
-        name=shape.name,
-        version=shape.version,
-        entrypoint=shape.entrypoint,
-        description=shape.description,
-        concurrency_safe=shape.concurrency_safe,
-        working_directory=shape.working_directory,
-        commands=Frozen(commands),
-        fact_outputs=facts,
-        required=shape.config_keys.required,
-        optional=shape.config_keys.optional,
-    )
-    return manifest, []
+    return manifest.model_copy(update={"commands": Frozen(commands)}), []
 
 
 def name_in(path: Path, owners: Owners | None = None) -> str | None:
@@ -191,10 +153,10 @@ def _commands(validation: Validation) -> dict[str, PluginCommand]:
             if not isinstance(entry, Map):
                 message = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
                 validation.refuse(message, *path)
-            elif (shape := validation.shaped(_CommandShape, *path)) is not None:
-                if shape.name in commands:
-                    validation.refuse(f"{shape.name!r} stands twice", *path)
-                commands[shape.name] = _command(shape)
+            elif (command := validation.model(PluginCommand, *path)) is not None:
+                if command.name in commands:
+                    validation.refuse(f"{command.name!r} stands twice", *path)
+                commands[command.name] = command
     elif isinstance(tree, Map):
         for name, entry in tree.items():
             if isinstance(entry, Map) and "name" not in entry:
@@ -204,26 +166,19 @@ def _commands(validation: Validation) -> dict[str, PluginCommand]:
                 entry.at["name"] = tree.at[name]
             elif entry["name"] != name:
                 validation.refuse("this is another command's name", "commands", name, "name")
-            if (shape := validation.shaped(_CommandShape, "commands", name)) is not None:
-                commands[name] = _command(shape)
+            if (command := validation.model(PluginCommand, "commands", name)) is not None:
+                commands[name] = command
     if tree is not None and not commands and not validation.faults:
         validation.refuse("write at least one: commands: {poll: {type: read}}", "commands")
     return commands
 
 
-def _command(shape: _CommandShape) -> PluginCommand:
-    return PluginCommand(**{name: frozen(value) for name, value in shape})
-
-
-def _fact_outputs(
-    validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, PluginCommand]
-) -> tuple[FactOutput, ...]:
-    outputs: dict[str, FactOutput] = {}
-    for number, shape in enumerate(shapes):
-        command, path = shape.when.command, ("fact_outputs", number, "when", "command")
-        if command not in commands:
-            validation.refuse(f"{command!r} is none of its commands", *path)
-        if command in outputs:
-            validation.refuse(f"{command!r} has a rule already", *path)
-        outputs[command] = FactOutput(command, shape.fact_type, shape.compatibility_view)
-    return tuple(outputs.values())
+def _check_facts(
+    validation: Validation, rules: tuple[FactOutput, ...], commands: Mapping[str, PluginCommand]
+) -> None:
+    for number, rule in enumerate(rules):
+        path = ("fact_outputs", number, "when", "command")
+        if rule.command not in commands:
+            validation.refuse(f"{rule.command!r} is none of its commands", *path)
+        if any(rule.command == earlier.command for earlier in rules[:number]):
+            validation.refuse(f"{rule.command!r} has a rule already", *path)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from ...schema.message.names import new_id
 from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Table
-from ..config.snapshot import BreakerConfig
 from .facts import SQL
 
 TYPE_CHECKING = False
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...schema.engine import Engine
+    from ..config.models import BreakerConfig
     from ..jobs.submission import Submission
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
@@ -180,7 +180,11 @@ class Breakers(Table):
             self._change(recovered, CLOSED, "success", job_id)
 
     def _rule(self, plugin: str) -> BreakerConfig:
-        return self._rules.get(plugin) or BreakerConfig()
+        if (rule := self._rules.get(plugin)) is None:
+            from ..config.models import BreakerConfig  # not for those who only look at breakers
+
+            return BreakerConfig()
+        return rule
 
     def _change(self, breaker: Breaker, to_state: str, reason: str, job_id: str | None) -> None:
         at = format_ts(self._engine.now_ms())

@@ -14,15 +14,14 @@ import orjson
 from ...schema.errors import shown
 from ...schema.message.canonical_json import encode
 from ..config.faults import near
-from ..config.flows import SWITCH_EVENTS, AllOf, AnyOf, Not
+from ..config.values import SWITCH_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ..config.faults import Fault
-    from ..config.flows import Condition, Pipeline, PipelineStep, Predicate
-    from ..config.snapshot import Config
+    from ..config.models import Condition, Config, Pipeline, PipelineStep
 
     #: The roots of paths, each with its value.
     Scope = Mapping[str, object]
@@ -142,17 +141,17 @@ def holds(condition: Condition | None, scope: Scope) -> bool:
     """Tell whether a condition holds; None always does."""
     if condition is None:
         return True
-    if isinstance(condition, AllOf):
-        return all(holds(part, scope) for part in condition.of)
-    if isinstance(condition, AnyOf):
-        return any(holds(part, scope) for part in condition.of)
-    if isinstance(condition, Not):
-        return not holds(condition.of, scope)
-    return _compare(condition, look_up(scope, condition.path))
+    if condition.all is not None:
+        return all(holds(part, scope) for part in condition.all)
+    if condition.any is not None:
+        return any(holds(part, scope) for part in condition.any)
+    if condition.not_ is not None:
+        return not holds(condition.not_, scope)
+    return _compare(condition, look_up(scope, condition.path or ""))
 
 
-def _compare(predicate: Predicate, value: object) -> bool:
-    op, expected = predicate.op, predicate.value
+def _compare(comparison: Condition, value: object) -> bool:
+    op, expected = comparison.op or "", comparison.value
     if op == "exists":
         return value is not ABSENT
     value = None if value is ABSENT else value

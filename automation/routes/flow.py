@@ -14,7 +14,7 @@ from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Queries, Table
 from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.outcomes import hops_of
-from ..config.flows import SWITCH, SWITCH_EVENTS
+from ..config.values import SWITCH, SWITCH_EVENTS
 from ..jobs.plugin_run import FAULT, HANDLE
 from ..jobs.submission import ConditionAnswer, JobRequest
 from .conditions import MAX_HOPS, FlowFault, Gate, context_of, holds, payload_of
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ...schema.message.message import Message
-    from ..config.flows import Route
-    from ..config.snapshot import Config
+    from ..config.models import Config, Route
     from ..jobs.endings import JobEnd
     from ..jobs.events import EventOut
     from ..jobs.submission import SubmittedBy

@@ -12,7 +12,7 @@ from ...schema.message.names import new_id
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import SUCCEEDED, Jobs
 from ...subscribers.queues.queues import Queues
-from ..config.flows import SWITCH, AllOf, AnyOf, Not
+from ..config.values import SWITCH
 from ..jobs.endings import JobEnd
 from ..jobs.events import EVENT, event_out
 from ..jobs.plugin_run import FAULT
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message
-    from ..config.flows import Condition, Route
-    from ..config.snapshot import Config
+    from ..config.models import Condition, Config, Route
     from .conditions import CompiledPipeline, Node
     from .flow import NextJob
     from .router import Router
@@ -134,11 +133,11 @@ def flowchart(pipelines: Iterable[CompiledPipeline], routes: Iterable[Route] = (
 
 def condition_text(condition: Condition) -> str:
     """Return a condition as text."""
-    if isinstance(condition, Not):
-        return f"not ({condition_text(condition.of)})"
-    if isinstance(condition, AllOf | AnyOf):
-        word = " and " if isinstance(condition, AllOf) else " or "
-        return word.join(f"({condition_text(part)})" for part in condition.of)
+    if condition.not_ is not None:
+        return f"not ({condition_text(condition.not_)})"
+    if parts := condition.all or condition.any:
+        word = " and " if condition.all else " or "
+        return word.join(f"({condition_text(part)})" for part in parts)
     value = "" if condition.op == "exists" else f" {condition.value}"
     return f"{condition.path} {condition.op}{value}"
 

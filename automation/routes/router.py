@@ -15,7 +15,7 @@ from ...schema.message.draft import Draft
 from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.policy import AUTOMATION
 from ..config.faults import near
-from ..config.flows import SWITCH
+from ..config.values import SWITCH
 from ..jobs.events import EVENT, EVENT_TYPE
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import AGENTS
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message
-    from ..config.flows import Route
-    from ..config.snapshot import Config
+    from ..config.models import Config, Route
     from ..jobs.endings import JobEnd
     from ..jobs.events import EventOut
     from ..jobs.submission import JobRequest, SubmittedBy

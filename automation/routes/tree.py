@@ -6,10 +6,9 @@ is whole, and nothing is added to it.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
-from ...bus.doorbell import listen
+from ...bus.doorbell import wait_for
 from ...bus.log.log import find_message
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.patterns import UNPROVEN
@@ -17,7 +16,7 @@ from ...schema.message.times import format_ts
 from ...schema.queries import engine_of
 from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
 from ...subscribers.queues.queue import Queue
-from ..config.flows import SWITCH
+from ..config.values import SWITCH
 from ..jobs import events
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX, JobRequest
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
 
-#: Longest sleep of a waiter between two checks for new messages, in seconds.
-_NAP_S = 0.02
+#: Longest pause of a waiter between two checks for commits, in seconds.
+_RECHECK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +161,23 @@ def wait(
     Returns:
         The tree as it is then; `is_over` tells which.
     """
-    engine, deadline = engine_of(bus), time.monotonic() + timeout_s
-    with listen(bus) as listener:
-        while True:
-            version = engine.version()
+    engine = engine_of(bus)
+    version, tree = engine.version(), RunTree.of(bus, key)
+
+    def look() -> RunTree:
+        nonlocal version, tree
+        before, version = version, engine.version()
+        if version != before:  # cheaper than the tree, which only a commit changes
             tree = RunTree.of(bus, key)
-            if tree.is_over:
-                return tree
-            while engine.version() == version:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0 or not is_wanted():
-                    return tree
-                listener.wait(min(left_s, _NAP_S))
+        return tree
+
+    return wait_for(
+        bus,
+        look,
+        lambda tree: tree.is_over or not is_wanted(),
+        timeout_s=timeout_s,
+        recheck_s=_RECHECK_S,
+    )
 
 
 def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJob]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ...bus.bus import Bus
-    from ..config.snapshot import Config, ScheduleEntry
+    from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Duplicate, Submission
     from ..records.breakers import Breakers
     from .tables import Decision, Schedule

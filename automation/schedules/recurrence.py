@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from zoneinfo import ZoneInfo
 
-    from ..config.snapshot import ScheduleEntry, Window
+    from ..config.models import ScheduleEntry, Window
 
 # The offsets of a time zone from UTC, and when they change.
 #

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...bus.bus import Bus
-    from ..config.snapshot import Config, ScheduleEntry
+    from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Submission
     from ..plugins.discovery import Registry
     from ..records.breakers import Breakers

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..config.snapshot import ScheduleEntry
+    from ..config.models import ScheduleEntry
 
 _COLUMNS = {
     "{schedule}": (

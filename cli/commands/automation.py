@@ -442,7 +442,7 @@ def show(
     Secrets are shown as [REDACTED], and what came from a variable as ${NAME}. Exit code 78 where
     the configuration is wrong, 4 where nothing has the name.
     """
-    from ...automation.config.snapshot import shown
+    from ...automation.config.redaction import shown
 
     view: Any = shown(ServicePlace(config=folder).look().config)
     if only is not None:

@@ -13,7 +13,6 @@ from ...schema.directory.trust import is_safe
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.stop_limit import obey
 from ...tasks.crew import is_running, running_pid, saved_state, stop_running
-from ...tasks.crew_file import CrewFile, read_crew, read_layers
 from ...tasks.integrate.integrator import Integrator
 from ...tasks.integrate.requests import look, request
 from .. import arguments
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...bus.bus import Bus
+    from ...tasks.crew_file import CrewFile
     from ...tasks.integrate.entries import LandingResult
 
 commands = Commands()
@@ -133,8 +133,11 @@ def _look(bus: Bus) -> list[view.RoleView]:
 
 
 def _read(path: str | None) -> CrewFile:
-    layers = read_layers(os.path.abspath(path or _FOUND), os.environ, is_named=path is not None)
-    return read_crew(layers, [own_path()])
+    from ...tasks.crew_file import read_crew, read_layers
+
+    file = os.path.abspath(path or _FOUND)
+    layers = read_layers(file, os.environ, is_named=path is not None)
+    return read_crew(file, layers, [own_path()])
 
 
 def _refuse_found(path: str) -> None:

@@ -470,7 +470,7 @@ def doctor(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="With --repair: the backup. Default: the newest one near the bus.",
+            help="With --repair: the backup. Default: your newest near the bus.",
         ),
     ] = None,
     dry_run: Annotated[

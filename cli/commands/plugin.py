@@ -73,7 +73,7 @@ def add(
         f"{would}{done} {name} {manifest.version} in {added.folder}",
     )
     if added.state == "new":
-        required = ", ".join(manifest.required)
+        required = ", ".join(manifest.config_keys.required)
         output.note(f"to run it, set plugins.{name}: enabled: true, and in its config {required}")
     return 0
 
@@ -97,7 +97,7 @@ def _first_sentence(text: str) -> str:
 @plugin.command("show", example="bus plugin show feed --json")
 def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """Print a plugin's manifest, settings, jobs and keys of state."""
-    from ...automation.config.snapshot import shown
+    from ...automation.config.redaction import shown
     from ...automation.status import plugin_of
 
     snapshot = place.look()

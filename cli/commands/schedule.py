@@ -17,7 +17,7 @@ from ..show import output
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...automation.active_config import ConfigSnapshot
-    from ...automation.config.snapshot import ScheduleEntry
+    from ...automation.config.models import ScheduleEntry
     from ...automation.schedules.firing import ScheduleControl
     from ...bus.bus import Bus
 
@@ -85,8 +85,6 @@ def show_next(
     Each is shown in UTC and by the clocks of its time zone. Times outside of its days and windows
     are left out. Exit code 4 when there are none.
     """
-    from dataclasses import replace
-
     from ...automation.schedules.recurrence import upcoming, zone_of
     from ...schema.message.times import now_ms
 
@@ -96,7 +94,7 @@ def show_next(
     entry = _rule(cron, every) if name is None else _named(place.look(), name)
     if timezone is not None:
         zone_of(timezone)
-        entry = replace(entry, timezone=timezone)
+        entry = entry.model_copy(update={"timezone": timezone})
     times = [asdict(time) for time in islice(upcoming(entry, from_ms), count)]
     if len(times) < count and (entry.cron is not None or entry.every_s is not None):
         output.note("no later times were found; those after the year 9998 are not looked at")
@@ -234,7 +232,7 @@ def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
     from ...automation.config.durations import check_cron, interval_s
-    from ...automation.config.snapshot import ScheduleEntry
+    from ...automation.config.models import ScheduleEntry
 
     if cron is not None:
         return ScheduleEntry(plugin="", cron=check_cron(cron))

@@ -360,20 +360,17 @@ def _wait(bus: Bus, tasks: Tasks, task: Task, wait_s: float) -> Task:
         Refused: it could not be integrated.
         TimedOut: the time was over first.
     """
-    from time import monotonic
+    from ...bus.doorbell import wait_for
 
-    from ...bus.doorbell import listen
+    def is_judged(now: Task) -> bool:
+        return now.state != "APPROVED" or now.attempt != task.attempt
 
-    ends = monotonic() + wait_s
-    with listen(bus) as listener:
-        while (now := tasks.get(task.task)).state == "APPROVED" and now.attempt == task.attempt:
-            left_s = ends - monotonic()
-            if left_s <= 0:
-                raise TimedOut(
-                    f"task {task.task!r} still waits for the integrator; see 'bus queue show"
-                    " completions', and run 'bus integrate'"
-                )
-            listener.wait(min(left_s, 2.0))
+    now = wait_for(bus, lambda: tasks.get(task.task), is_judged, timeout_s=wait_s)
+    if not is_judged(now):
+        raise TimedOut(
+            f"task {task.task!r} still waits for the integrator; see 'bus queue show"
+            " completions', and run 'bus integrate'"
+        )
     if now.state != "COMPLETED":
         raise Refused(f"task {task.task!r} was not integrated: {note_of(now) or now.state}")
     return now

@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...automation.config.snapshot import Config, WebhookEndpoint, WebhooksConfig
+    from ...automation.config.models import Config, WebhookEndpoint, WebhooksConfig
 
 commands = Commands()
 webhook = commands.group("webhook", help="Webhooks: signed requests of others that begin jobs.")
@@ -64,7 +64,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 @webhook.command("show", example="bus webhook show github --json")
 def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """Print the settings of a webhook, without its secrets."""
-    from ...automation.config.snapshot import shown
+    from ...automation.config.redaction import shown
 
     config = place.look().config
     webhooks = _of(config)
@@ -127,7 +127,7 @@ def try_out(
 
 
 def _of(config: Config) -> WebhooksConfig:
-    from ...automation.config.snapshot import WebhooksConfig
+    from ...automation.config.models import WebhooksConfig
 
     return config.webhooks or WebhooksConfig()
 

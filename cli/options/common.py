@@ -198,7 +198,7 @@ def signing_keys(file: str | None) -> list[bytes]:
     Raises:
         InvalidInput: there are none, others can read the file, or a secret has another form.
     """
-    from ...automation.config.snapshot import key_of
+    from ...automation.config.values import key_of
 
     where = f"${SECRETS_VARIABLE}" if file is None else file
     text = os.environ.get(SECRETS_VARIABLE, "") if file is None else _read(file)

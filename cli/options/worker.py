@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
 from ...bus.leases import MAX_LEASE_S
 from ...schema.errors import InvalidInput
-from ...schema.message.names import MAX_COUNT
 from ...subscribers.jobs.errors import QueueMismatch
 from ...subscribers.jobs.outcomes import MAX_HOPS, WARN_HOPS
-from ...subscribers.jobs.policy import Policy
+from ...subscribers.jobs.policy import BOUNDS, CHOICES, Policy
 from ...subscribers.queues.queue import Queue
-from ...subscribers.queues.queues import Queues
 from .. import arguments
 from ..definition import optional
 from ..show.jobs import option_of
@@ -23,8 +22,6 @@ from .payload import json_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from ...bus.bus import Bus
     from ...subscribers.options import Start
     from ...workers.json_contract import JsonCommand
@@ -32,130 +29,89 @@ if TYPE_CHECKING:
     from ...workers.raw_contract import RawCommand
     from ...workers.worker import Worker
 
-# The options that set a queue's policy, each defined once, and their values for `Queue`.
+T = TypeVar("T")
+
+# The options that set a queue's policy: each follows from its rule.
 
 #: The word for no limit.
 ANY = "any"
 
-
-class OrderingName(StrEnum):
-    """The order in which a queue hands out its jobs."""
-
-    FIFO = "fifo"
-    PRIORITY = "priority"
-
-
-class RetryName(StrEnum):
-    """The outcomes that are retried."""
-
-    CONTRACT = "contract"
-    FAILURES = "failures"
-    ASKED = "asked"
-
-
-class OnLostName(StrEnum):
-    """The fate of a job whose worker is lost."""
-
-    REQUEUE = "requeue"
-    FAIL = "fail"
-    DEAD = "dead"
-
-
-class HidesName(StrEnum):
-    """The messages of a queue that are not mail."""
-
-    EXACT = "exact"
-    ALL = "all"
-    NONE = "none"
-
-
 #: The words that --addressed takes besides a name, and what they stand for.
 _ADDRESSED = {ANY: "*", "none": None}
 
-
-Ordering = Annotated[
-    OrderingName | None,
-    optional("O", "fifo: oldest first. priority: most urgent first. Default: fifo."),
-]
-Ageing = Annotated[
-    str | None,
-    optional(
-        "D",
-        "With priority: how much older a job must be to go before one a step more urgent. "
-        "Default: 1m.",
-    ),
-]
-Retry = Annotated[
-    RetryName | None,
-    optional(
+#: The name of each rule's value in help, and its help.
+_HELP = {
+    "retry": (
         "R",
         "failures: every failure is retried. asked: a failure is the reply, and only exit code 75 "
         "asks for a retry. contract: like asked for raw commands, like failures for json and "
         "Python. Default: contract; with --max-attempts or --backoff, failures.",
     ),
-]
-MaxAttempts = Annotated[
-    int | None,
-    optional(
-        "N", "How many attempts a job has, lost ones included. Default: 4.", min=1, max=MAX_COUNT
-    ),
-]
-Backoff = Annotated[
-    str | None,
-    optional("D", "The pause before the second attempt; it doubles each time. Default: 30s."),
-]
-OnLost = Annotated[
-    OnLostName | None,
-    optional(
+    "max_attempts": ("N", "How many attempts a job has, lost ones included. Default: 4."),
+    "backoff_s": ("D", "The pause before the second attempt; it doubles each time. Default: 30s."),
+    "on_lost": (
         "P",
         "What becomes of the job of a lost worker: requeue, fail or dead. Default: requeue.",
     ),
-]
-MaxRunning = Annotated[
-    str | None, optional("N", "How many jobs may run at once; any is no limit. Default: any.")
-]
-MaxRunningPerKey = Annotated[
-    int | None,
-    optional(
-        "N",
-        "How many jobs with the same dedupe key may run at once. Default: 1.",
-        min=1,
-        max=MAX_COUNT,
-    ),
-]
-DedupeWindow = Annotated[
-    str | None,
-    optional("D", "How long a success excludes further jobs with its dedupe key. Default: 1d."),
-]
-
-
-Hides = Annotated[
-    HidesName | None,
-    optional(
-        "H",
-        "Which of the messages that it takes in are kept out of inboxes. exact: all, if its "
-        "pattern has no wildcard, else none. all: all of them. none: none. Default: exact.",
-    ),
-]
-Addressed = Annotated[
-    str | None,
-    optional(
+    "addressed": (
         "NAME",
         "Also take in messages to this worker group or agent; any: to every agent; none: "
         "only broadcasts. Default: none; for a queue that bus run makes, its worker group.",
     ),
-]
+    "ordering": ("O", "fifo: oldest first. priority: most urgent first. Default: fifo."),
+    "ageing_s": (
+        "D",
+        "With priority: how much older a job must be to go before one a step more urgent. "
+        "Default: 1m.",
+    ),
+    "max_running": ("N", "How many jobs may run at once; any is no limit. Default: any."),
+    "max_running_per_key": (
+        "N",
+        "How many jobs with the same dedupe key may run at once. Default: 1.",
+    ),
+    "dedupe_window_s": (
+        "D",
+        "How long a success excludes further jobs with its dedupe key. Default: 1d.",
+    ),
+    "hides": (
+        "H",
+        "Which of the messages that it takes in are kept out of inboxes. exact: all, if its "
+        "pattern has no wildcard, else none. all: all of them. none: none. Default: exact.",
+    ),
+}
 
 
-@dataclass(frozen=True, kw_only=True)
+#: The types of the rules.
+_TYPES = get_type_hints(Policy, localns={"Literal": Literal})
+
+
+def _with_rules(*rules: str) -> Callable[[type[T]], type[T]]:
+    """Give a set of options those of some rules."""
+
+    def add(kind: type[T]) -> type[T]:
+        options = [(rule, _option(rule), None) for rule in rules]
+        about = {"__module__": __name__, "__doc__": kind.__doc__}
+        return make_dataclass(
+            kind.__name__, options, bases=(kind,), namespace=about, frozen=True, kw_only=True
+        )
+
+    return add
+
+
+def _option(rule: str) -> Any:
+    """Return the type of a rule's option. Durations, and numbers with a word, come as text."""
+    kind: Any = _TYPES[rule]
+    bounds: dict[str, Any] = {}
+    if kind is int:
+        bounds = dict(zip(("min", "max"), BOUNDS[rule], strict=True))
+    elif rule not in CHOICES:
+        kind = str
+    return Annotated[kind | None, optional(*_HELP[rule], f"--{option_of(rule)}", **bounds)]
+
+
+@_with_rules("retry", "max_attempts", "backoff_s", "on_lost", "addressed")
 class NewQueueOptions:
     """The policy options of a queue that a worker makes."""
-
-    retry: Retry = None
-    max_attempts: MaxAttempts = None
-    backoff: Backoff = None
-    on_lost: OnLost = None
-    addressed: Addressed = None
 
     def rules(self) -> dict[str, Any]:
         """Return the given rules, as `Queue.create` takes them.
@@ -163,20 +119,15 @@ class NewQueueOptions:
         Raises:
             InvalidInput: a duration or a number is malformed.
         """
-        options = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return dict(_rule(name, value) for name, value in options if value is not None)
+        options = vars(self).items()
+        return {rule: _value(rule, value) for rule, value in options if value is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
+@_with_rules(
+    *("ordering", "ageing_s", "max_running", "max_running_per_key", "dedupe_window_s", "hides")
+)
 class PolicyOptions(NewQueueOptions):
     """All rules of a queue."""
-
-    ordering: Ordering = None
-    ageing: Ageing = None
-    max_running: MaxRunning = None
-    max_running_per_key: MaxRunningPerKey = None
-    dedupe_window: DedupeWindow = None
-    hides: Hides = None
 
 
 def make_queue(
@@ -196,36 +147,27 @@ def make_queue(
     try:
         return Queue.create(bus, name, pattern, start=start, group=group, **rules)
     except QueueMismatch as error:
-        there = Queues(bus).get(name)
-        for rule, value in rules.items() if there.pattern == (pattern or name) else ():
-            requested = Policy(**{rule: value})
-            if getattr(there.policy, rule) != value:
-                raise QueueMismatch(
-                    f"queue {name!r} exists with --{option_of(rule)} {there.policy.said(rule)},"
-                    f" not {requested.said(rule)}; change it with 'bus queue set'"
-                ) from error
-        raise
+        if error.rule is None:
+            raise
+        text = str(error).replace(f" {error.rule} ", f" --{option_of(error.rule)} ", 1)
+        raise QueueMismatch(text, error.rule) from error
 
 
-def _rule(name: str, value: Any) -> tuple[str, object]:
-    """Return the name in `Policy` and the value of a rule that an option gave."""
-    if isinstance(value, StrEnum):
-        return name, value.value
-    if name == "max_running":
-        return name, _number_or_any(value)
-    if name == "addressed":
-        return name, _ADDRESSED.get(value, value)
-    return (f"{name}_s", _duration(name, value)) if isinstance(value, str) else (name, value)
+def _value(rule: str, value: Any) -> object:
+    """Return the value of a rule that an option gave."""
+    if rule == "max_running":
+        return _number_or_any(value)
+    if rule == "addressed":
+        return _ADDRESSED.get(value, value)
+    return _duration(rule, value) if rule.endswith("_s") else value
 
 
-def _duration(name: str, text: str) -> float:
-    option = f"--{option_of(name)}"
+def _duration(rule: str, text: str) -> float:
+    option = f"--{option_of(rule)}"
     seconds = arguments.seconds(text, option)
-    rules: dict[str, Any] = {f"{name}_s": seconds}
-    try:
-        Policy(**rules)
-    except InvalidInput as error:
-        raise InvalidInput(f"{option} {text} is too short or too long for a queue") from error
+    least, most = BOUNDS[rule]
+    if not least <= seconds <= most:
+        raise InvalidInput(f"{option} {text} is too short or too long for a queue")
     return seconds
 
 

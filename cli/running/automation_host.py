@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...automation.active_config import ConfigLoader
     from ...automation.config.load import Demands
-    from ...automation.config.snapshot import Config
+    from ...automation.config.models import Config
     from ...automation.config.sources import Origin
     from ...automation.log import ServiceLog
     from ...automation.service import Service

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import shlex
 import shutil
-import subprocess
 
 import orjson
 
@@ -85,12 +84,15 @@ def _on_desktop(answer: Message) -> None:
     # Desktops read the text as markup; what a message says must not act there.
     body = html.escape("\n".join(map(output.visible, text(answer))), quote=False)
     try:
-        run_child(
-            [_PROGRAM, "--app-name=bus", "--", title(answer), body], limit_s=_PROGRAM_TIMEOUT_S
-        ).check_returncode()
-    except (OSError, subprocess.SubprocessError) as error:
+        words = [_PROGRAM, "--app-name=bus", "--", title(answer), body]
+        ended = run_child(words, limit_s=_PROGRAM_TIMEOUT_S)
+        if ended is not None and not ended.code:
+            return
+        reason = f"exit status {ended.code}" if ended else "it took too long"
+        output.detail(f"{_PROGRAM} failed: {reason}")
+    except OSError as error:
         output.detail(f"{_PROGRAM} failed: {error}")
-        _on_stderr(answer)
+    _on_stderr(answer)
 
 
 def _with_bell(answer: Message) -> None:

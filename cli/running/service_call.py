@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from http.client import HTTPResponse
 
-    from ...automation.config.snapshot import ApiConfig, Config
+    from ...automation.config.models import ApiConfig, Config
 
 #: How long the listener may take for an answer, in seconds.
 _WITHIN_S = 30.0

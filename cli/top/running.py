@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...bus.bus import Bus
-from ...bus.doorbell import Listener, listen
+from ...bus.doorbell import StopEvent, wait_for
 from ...schema.message.times import format_ts
 from ..show import output
 from ..show.terminal import message_line
@@ -154,22 +154,19 @@ def keep_showing(
         look: returns its present state.
         picture: makes the picture for a terminal of so many lines.
     """
-    with listen(bus) as listener:
-        while _show_until_left(look, picture, listener):
-            os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is restored by now
+    while _show_until_left(bus, look, picture):
+        os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is restored by now
 
 
 def _show_until_left(
-    look: Callable[[], Shown],
-    picture: Callable[[Shown, int], RenderableType],
-    listener: Listener,
+    bus: Bus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
 ) -> bool:
     """Show the bus until it is ended or suspended; return whether it is suspended."""
-    stop, suspended = threading.Event(), threading.Event()
+    ended, suspended, stop = threading.Event(), threading.Event(), StopEvent()
 
     def end(*_: object) -> None:
+        ended.set()
         stop.set()
-        listener.wake()
 
     def suspend(*_: object) -> None:
         suspended.set()
@@ -179,15 +176,16 @@ def _show_until_left(
         if key in "qQ":
             end()
 
-    handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: listener.wake()}
+    handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: stop.wake()}
     if not output.is_json():
         handlers[signal.SIGTSTP] = suspend
     with _drawing(picture) as draw, _signals(handlers), _keys(pressed):
-        while not stop.is_set():
+
+        def show() -> None:
             draw(look())
-            stop.wait(_LEAST_S)  # many messages are one picture
-            if not stop.is_set():
-                listener.wait(_MOST_S - _LEAST_S)
+            ended.wait(_LEAST_S)  # many messages are one picture
+
+        wait_for(bus, show, recheck_s=_MOST_S - _LEAST_S, stop=stop)
     return suspended.is_set()
 
 

@@ -151,6 +151,10 @@ _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 #: From how many checksums a frame behind damaged ones may go on, besides the one that it stores.
 _MOST_SUMS = 3
 
+#: Behind how many damaged frames in a row nothing is looked for (256 MiB of pages of 4 KiB): a file
+#: that is nearly empty on the disk may say that it has a TiB.
+_MOST_DAMAGED = 65_536
+
 #: The first bytes of a log; the last bit says in which order of bytes its checksums are made.
 _MAGIC, _BIG_ENDIAN = 0x377F0682, 1
 
@@ -241,10 +245,11 @@ class WriteAheadLog:
         if not self.is_header_whole:  # the first frame has them too
             salts = self._file.read(_HEADER_BYTES + 8, 8)
         before = {struct.unpack(">2I", header[24:32]), self._sum(header[:24], (0, 0))}
-        frames = []
+        frames: list[WalFrame] = []
         length = 0
         start = _HEADER_BYTES
-        while start + _FRAME_HEADER_BYTES + self._page_bytes <= self._file.size:
+        step = _FRAME_HEADER_BYTES + self._page_bytes
+        while start + step <= self._file.size and len(frames) - length < _MOST_DAMAGED:
             frame, before = self._frame(start, salts, before)
             frames.append(frame)
             if frame.is_whole or frame.pages:
@@ -260,7 +265,7 @@ class WriteAheadLog:
         page, pages = struct.unpack(">2I", header[:8])
         data = self._file.read(start + _FRAME_HEADER_BYTES, self._page_bytes)
         stored = struct.unpack(">2I", header[16:24])
-        is_own = header[8:16] == salts
+        is_own = page > 0 and header[8:16] == salts
         sums = {self._sum(header[:8] + data, checksum) for checksum in before} if is_own else set()
         is_whole = stored in sums
         ends = pages if is_own else 0  # also where only its page is damaged

@@ -30,6 +30,7 @@ from ...schema.directory.file_lock import FileLock
 from ...schema.directory.folder import Folder, inner_folder
 from ...schema.directory.layout import Layout
 from ...schema.directory.lock_holders import refuse_openers
+from ...schema.directory.trust import check, trusted_owners
 from ...schema.errors import (
     AckbusError,
     BlobAltered,
@@ -287,11 +288,12 @@ def newest_backup(layout: Layout) -> tuple[str | None, list[str]]:
     """Look for the newest whole backup of a bus in its project, or beside that.
 
     Returns:
-        Where it is, or None; and why newer ones are of no use.
+        Where it is, or None; and why newer ones are of no use, as those of other users.
     """
     passed_over = []
     for _, directory in sorted(_backups(layout), reverse=True):
         try:
+            check(directory, trusted_owners(), reads_names=True)  # nobody has named it
             open_backup(directory).close()
         except AckbusError as error:
             passed_over.append(str(error))
@@ -321,8 +323,7 @@ def _made_at_ms(directory: str, bus: str) -> int | None:
         return None
     if not isinstance(mark, dict) or mark.get("of") != bus:
         return None
-    made_at_ms = mark.get("made_at_ms")
-    return made_at_ms if isinstance(made_at_ms, int) else None
+    return at_ms if isinstance(at_ms := mark.get("made_at_ms"), int) else None
 
 
 # A segment of the archive, read frame by frame without what the bus knows of it.

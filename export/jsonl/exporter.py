@@ -6,8 +6,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 
-from ...bus.bus import RECHECK_S
-from ...bus.doorbell import listen
+from ...bus.doorbell import RECHECK_S, StopEvent, wait_for
 from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...bus.bus import Bus
-    from ...bus.doorbell import Listener
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
 #: with a commit, so without a pause the exporter would commit as often as all publishers together.
@@ -59,8 +57,7 @@ class Exporter:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._stopped = False
-        self._listener: Listener | None = None
+        self._stop = StopEvent()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._failure: Exception | None = None
@@ -169,18 +166,16 @@ class Exporter:
         """
         lock = self._lock_or_raise()
         writer = Writer(self._bus)
+
+        def look() -> None:
+            self._catch_up_patiently(writer)
+            self._ready.set()
+            time.sleep(MIN_PAUSE_S)
+
         try:
-            with listen(self._bus) as listener:
-                self._listener = listener
-                self._catch_up_patiently(writer)
-                self._ready.set()
-                while not self._stopped:
-                    listener.wait(RECHECK_S)
-                    self._catch_up_patiently(writer)
-                    time.sleep(MIN_PAUSE_S)
-                self._catch_up_patiently(writer)
+            wait_for(self._bus, look, recheck_s=RECHECK_S, stop=self._stop)
+            self._catch_up_patiently(writer)
         finally:
-            self._listener = None
             writer.end()
             lock.close()
 
@@ -194,7 +189,7 @@ class Exporter:
             Refused: a line of the file was not written by a bus, or a foreign file is in the place
                 of the next part.
         """
-        self._stopped, self._failure = False, None
+        self._stop, self._failure = StopEvent(), None
         self._ready.clear()
         self._thread = start_thread(self._run, "ackbus-exporter")
         self._ready.wait()
@@ -207,10 +202,7 @@ class Exporter:
         Raises:
             Exception: the thread had ended before, with this error.
         """
-        self._stopped = True
-        listener = self._listener
-        if listener is not None:
-            listener.wake()
+        self._stop.set()
         if self._thread is not None:
             self._thread.join()
             if self._failure is not None:

@@ -218,6 +218,8 @@ def _refuse_unbringable(inner: InnerRepository) -> None:
         why = "it is a shallow clone"
     elif os.path.isdir(linked) and os.listdir(linked):
         why = "it has work trees elsewhere"
+    elif _borrows_objects(inner.git_dir):
+        why = "objects of it are taken from elsewhere"
     elif _bytes_of_objects(inner.git_dir) > _MAX_BYTES:
         why = f"its objects are more than {_MAX_BYTES >> 20} MiB"
     if why is not None:
@@ -225,6 +227,20 @@ def _refuse_unbringable(inner: InnerRepository) -> None:
             f"{inner.path}, a repository by itself, has commits that none of its remotes has, and"
             f" {why}; push them, or move it"
         )
+
+
+def _borrows_objects(git_dir: str) -> bool:
+    """Whether git would read objects of another place as those of a repository.
+
+    Who wrote the tree may not be able to read there, and could read what is brought here.
+    """
+    objects = os.path.join(git_dir, "objects")
+    walk = ((here, name) for here, *names in os.walk(objects) for name in (*names[0], *names[1]))
+    return (
+        os.path.lexists(os.path.join(objects, "info", "alternates"))
+        or os.path.islink(objects)
+        or any(os.path.islink(os.path.join(here, name)) for here, name in walk)
+    )
 
 
 def _bytes_of_objects(git_dir: str) -> int:
@@ -478,8 +494,9 @@ class Removal:
             self.place.git.run("update-ref", "-d", ref, head, limit_s=_LIMIT_S)
         except CommandFailed as error:
             return f"it was moved meanwhile ({error.reason})"
-        with suppress(CommandFailed):  # most have no settings
-            self.place.git.run("config", "--remove-section", f"branch.{branch}")
+        if is_plain_file(os.path.join(self.place.common_dir, "config")):  # git writes through links
+            with suppress(CommandFailed):  # most have no settings
+                self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
 
     def _drop_done_heads(self, task: str, landed: Collection[str]) -> list[KeptCommit]:

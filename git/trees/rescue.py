@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from ...schema.bounded_read import read_plain_file
 from ...schema.errors import Refused
 from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING
-from ..repository import CommandFailed
+from ..repository import CommandFailed, is_whole_id
 from .tree_list import safe_name
 from .tree_state import embedded_in, named, repository_of, stage_all
 
@@ -38,7 +37,8 @@ _REFS_EACH = 4
 #: How long git, with its hooks and filters, may take for one step, in seconds.
 _LIMIT_S = 600.0
 
-#: The longest file that is read, in bytes: a million lines of the history of a ref.
+#: The longest file that is read, in bytes: a million lines of the history of a ref, or the index of
+#: a million files.
 _MAX_BYTES = 256 * 1024 * 1024
 
 #: A line of the history of a ref: the commit before, the one after, who, when, why.
@@ -208,9 +208,15 @@ def _leave_out(git: Repository, tree: LinkedTree) -> None:
 
 
 def _staged(git: Repository, admin: str, index: str) -> str | None:
-    """Return the tree of what is staged, by a copy of the index; None where there is none."""
+    """Return the tree of what is staged, by a copy of the index; None where there is none.
+
+    Raises:
+        Refused: the index is a pipe or the like, or too long.
+    """
     try:
-        shutil.copyfile(os.path.join(admin, "index"), index)
+        content = read_plain_file(os.path.join(admin, "index"), _MAX_BYTES)  # a device never ends
+        with open(index, "wb") as copy:
+            copy.write(content)
         return git.run("write-tree").decode().strip()
     except (FileNotFoundError, CommandFailed):  # nothing yet; or unmerged, of files of commits
         return None
@@ -346,6 +352,8 @@ class DoneHeads:
             target: where it has landed; None: nobody has named a target.
             head: the whole id of the commit.
         """
+        if not is_whole_id(head):  # a row may say anything, and no ref has such a name
+            return
         refs = [_ref_of(task, target, head)]
         if task is None and target is not None:
             refs.append(_ref_of(None, None, head))

@@ -158,7 +158,7 @@ class TreeLocks:
             return False
         path = os.path.join(self._folder, f"target-{name}.lock")
         try:
-            with open(os.open(path, _SAFE | os.O_RDONLY), "rb") as file:
+            with open(self._open(path, os.O_RDONLY), "rb") as file:
                 return is_locked(file)
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -195,9 +195,10 @@ class TreeLocks:
     def _locked(self, path: str, deadline: float) -> int | None:
         """Return a descriptor with the lock; None: the file was removed while we waited."""
         try:
-            descriptor = os.open(path, self._flags(), 0o666)
+            descriptor = self._open(path, self._flags())
         except OSError as error:
-            raise GitFailed(f"{path} can't be opened: {error.strerror}") from error
+            why = f"{self._folder} is a link" if os.path.islink(self._folder) else error.strerror
+            raise GitFailed(f"{path} can't be opened: {why}") from error
         try:
             self._wait(descriptor, path, deadline)
             if _is_at(descriptor, path):
@@ -208,8 +209,16 @@ class TreeLocks:
             if descriptor >= 0:
                 os.close(descriptor)
 
+    def _open(self, path: str, flags: int) -> int:
+        """Open the file of a lock; neither that nor its folder may be a link, which leads away."""
+        folder = os.open(self._folder, _SAFE | os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return os.open(os.path.basename(path), _SAFE | flags, 0o666, dir_fd=folder)
+        finally:
+            os.close(folder)
+
     def _flags(self) -> int:
-        return _SAFE | (os.O_RDONLY if self._is_looking else os.O_RDWR | os.O_CREAT)
+        return os.O_RDONLY if self._is_looking else os.O_RDWR | os.O_CREAT
 
     def _wait(self, descriptor: int, path: str, deadline: float) -> None:
         pause_s = _PAUSE_S
@@ -306,8 +315,11 @@ class LinkedTree:
 
     @property
     def is_there(self) -> bool:
-        """Whether its folder is there, and leads to git's folder of it."""
-        return points_at(self.path, self.admin)
+        """Whether its folder is there, no link, and leads to git's folder of it.
+
+        Through a link git would delete files elsewhere before it fails.
+        """
+        return not os.path.islink(self.path) and points_at(self.path, self.admin)
 
 
 def read_trees(place: RepositoryPlace) -> list[LinkedTree]:
@@ -464,6 +476,8 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def occupants_of(folder: str) -> list[int]:
     """Return the processes that work in a folder; none where the system does not tell."""
+    if "\0" in folder:  # of a row: there is no such folder
+        return []
     inside = os.path.realpath(folder)
     occupants = []
     for pid in process_ids():

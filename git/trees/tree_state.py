@@ -273,21 +273,19 @@ def mend(tree: LinkedTree, base: str, limit_s: float) -> None:
         limit_s: how long bringing back its files may take.
 
     Raises:
-        Refused: there is something else at its path.
+        Refused: there is something else at its path. Git writes `.git` before any other file, so
+            a folder with files and without that may be anybody's, and git would delete it later.
     """
     drop_dead_locks(tree)
     _write_missing(os.path.join(tree.admin, "commondir"), "../..")
     _write_missing(os.path.join(tree.admin, "HEAD"), base)
     if tree.is_there:
         return
-    dot_git = os.path.join(tree.path, ".git")
-    is_folder = os.path.isdir(tree.path) and not os.path.islink(tree.path)
-    if os.path.lexists(dot_git) or (os.path.lexists(tree.path) and not is_folder):
+    if os.path.lexists(tree.path) and not is_empty_folder(tree.path):
         raise Refused(f"{tree.path} is not the work tree that git knows there any more; move it")
-    is_empty = is_empty_folder(tree.path) or not os.path.lexists(tree.path)
     os.makedirs(tree.path, exist_ok=True)
-    _write_missing(dot_git, f"gitdir: {tree.admin}")
-    if tree.is_made and is_empty:
+    _write_missing(os.path.join(tree.path, ".git"), f"gitdir: {tree.admin}")
+    if tree.is_made:
         repository_of(tree).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
 
 

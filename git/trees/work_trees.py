@@ -19,7 +19,7 @@ from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
-from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime
+from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime, is_whole_id
 from ..text_file import is_missing, replace_text
 from .tree_list import (
     WAIT_S,
@@ -253,7 +253,8 @@ class WorkTrees:
         """Make the tree and the branch of a task. Safe to repeat: it is mended, or left as it is.
 
         Raises:
-            InvalidInput: a name can't be one of a branch or a task, or a glob leads elsewhere.
+            InvalidInput: a name can't be one of a branch or a task, the base is no whole id, or a
+                glob leads elsewhere.
             Refused: there are too many trees; as `NameTaken`: the branch or the path is somebody
                 else's. Nothing was made.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
@@ -261,6 +262,8 @@ class WorkTrees:
             TreeBusy: another process is making it.
         """
         self.place.branch_ref(new.branch)
+        if not is_whole_id(new.base):  # of a row, perhaps: git would take lines and options from it
+            raise InvalidInput(f"base {shown(new.base)} is not the whole id of a commit")
         check_copies(self.place.main, new.copies)
         with self.locks.of_task(new.task) as task_lock:
             tree = self._claim(new, task_lock)

@@ -81,9 +81,9 @@ def _copy_file(
 
 
 def _examine(path: str) -> str:
-    """Return `ok`, or what is wrong with a file."""
+    """Return `ok`, or what is wrong with a file, in one line."""
     copy = open_file(*locate(path))
     try:
-        return str(copy.execute("PRAGMA integrity_check(1)").get)
+        return "; ".join(str(copy.execute("PRAGMA integrity_check(1)").get).splitlines())
     finally:
         copy.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from ...bus.log.log import Stats
 from ...schema.message.names import MAX_SEQ
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.jobs.json_records import stats_record
@@ -15,7 +17,7 @@ from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
 from ..access.access import TheClient
-from ..records import RequestBody
+from ..records import RequestBody, with_fields_of
 from .common import AgentName, QueueStatsRecord, TheBus, new_router, problems
 
 router = new_router("agents")
@@ -52,13 +54,9 @@ class HeartbeatBody(RequestBody):
     pid: int | None = Field(None, ge=1, lt=2**31, description="Its process, where that is known.")
 
 
+@with_fields_of(Stats)
 class StatsRecord(BaseModel):
     """The number of messages in the log, by type and by sender."""
-
-    messages: int
-    newest_seq: int
-    by_type: dict[str, int]
-    by_sender: dict[str, int]
 
 
 class StatusRecord(BaseModel):
@@ -102,13 +100,7 @@ def beat_heart(agent: AgentName, beat: HeartbeatBody, bus: TheBus, writer: TheCl
 @router.get("/stats", responses=problems())
 def count_messages(bus: TheBus) -> StatsRecord:
     """Count the messages by type and by sender."""
-    stats = bus.stats()
-    return StatsRecord(
-        messages=stats.messages,
-        newest_seq=stats.newest_seq,
-        by_type=stats.by_type,
-        by_sender=stats.by_sender,
-    )
+    return StatsRecord(**asdict(bus.stats()))
 
 
 @router.get(

@@ -18,10 +18,9 @@ from ...bus.own_answers import answered_before
 from ...schema.message.message import Message
 from ...schema.message.names import MAX_SEQ
 from ...schema.message.patterns import TypePattern
-from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claim, Claims, Outcome
 from ...subscribers.jobs.errors import ClaimLost
-from ...subscribers.jobs.json_records import claim_record, kept_result
+from ...subscribers.jobs.json_records import claim_record, claimed_record, kept_result
 from ...subscribers.queues.queue import Queue, claim_of
 from ..access.access import TheClient
 from ..access.tokens import Principal
@@ -132,28 +131,13 @@ async def claim_jobs(
     )
     if claims and await waiter.is_gone():
         await in_thread(partial(_hand_back, opened, claims))
-    return json_of({"claims": [_record(taken) for taken in claims]})
+    return json_of({"claims": [*map(claimed_record, claims)]})
 
 
 def _hand_back(queue: Queue, claims: list[Claim]) -> None:
     for claim in claims:
         with suppress(ClaimLost):
             queue.release(claim, "its worker disconnected before the response")
-
-
-def _record(claim: Claim) -> dict[str, object]:
-    record: dict[str, object] = {
-        "queue": claim.queue,
-        "token": claim.token,
-        "attempt": claim.attempt,
-        "max_attempts": claim.max_attempts,
-        "group": claim.group,
-        "worker": claim.instance,
-        "claimed_at": format_ts(claim.claimed_at_ms),
-        "until": format_ts(claim.lease_until_ms),
-        "message": orjson.Fragment(claim.message.to_line()),
-    }
-    return record if claim.dedupe_key is None else record | {"dedupe_key": claim.dedupe_key}
 
 
 @router.get("/claims/{token}", response_model=ClaimInFull, responses=problems())

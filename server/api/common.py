@@ -23,10 +23,14 @@ from ...bus.bus import Bus
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.names import MAX_SEQ
+from ...subscribers.jobs.claims import Claim, ClaimRecord
+from ...subscribers.jobs.jobs import Job
+from ...subscribers.jobs.policy import Policy
+from ...subscribers.queues.statistics import QueueStats, Spread
 from ..access.access import GuardedRouter, TheClient, principal_of
 from ..access.table import SERVER, AccessTable
 from ..problems import documented
-from ..records import HEADER, IdempotencyKey, MessageRecord
+from ..records import HEADER, IdempotencyKey, MessageRecord, with_fields_of
 from ..waiting import Waiter, WaitingClients
 
 #: How many records a page has, unless the client says so; and at most.
@@ -243,20 +247,9 @@ def json_array(items: Iterable[bytes]) -> bytes:
 # The JSON of queues, jobs and claims, as responses document it.
 
 
+@with_fields_of(Policy)
 class PolicyRecord(BaseModel):
     """The rules of a queue."""
-
-    ordering: Literal["fifo", "priority"]
-    ageing_s: float
-    retry: Literal["contract", "failures", "asked"]
-    max_attempts: int
-    backoff_s: float
-    on_lost: Literal["requeue", "fail", "dead"]
-    max_running: int | None
-    max_running_per_key: int
-    dedupe_window_s: float
-    hides: Literal["exact", "all", "none"]
-    addressed: str | None
 
 
 class QueueRecord(BaseModel):
@@ -270,41 +263,22 @@ class QueueRecord(BaseModel):
     policy: PolicyRecord
 
 
+@with_fields_of(Spread)
 class SpreadRecord(BaseModel):
     """The distribution of durations, in milliseconds; null where there is no sample."""
 
-    p50_ms: int | None
-    p95_ms: int | None
-    avg_ms: float | None
-    sample_size: int
 
-
+@with_fields_of(
+    QueueStats,
+    "info",
+    at="When this was so.",
+    stuck="Why it can't take in more of the log.",
+)
 class QueueStatsRecord(QueueRecord):
     """The statistics of a queue: the object that `bus queue show --json` prints."""
 
-    at: str = Field(description="When this was so.")
     state: Literal["open", "paused", "stuck", "saturated"]
     is_saturated: bool
-    stuck: str | None = Field(description="Why it can't take in more of the log.")
-    waiting: int
-    delayed: int
-    held: int
-    running: int
-    failed: int
-    timed_out: int
-    dead: int
-    oldest_wait_ms: int | None
-    longest_run_ms: int | None
-    window_s: float
-    covered_s: float
-    ended: int
-    completed: int
-    failures: int
-    timeouts: int
-    lost: int
-    rate_per_s: float
-    success_rate: float | None
-    timeout_rate: float | None
     wait: SpreadRecord
     run: SpreadRecord
 
@@ -315,24 +289,18 @@ class QueueStatsList(BaseModel):
     queues: list[QueueStatsRecord]
 
 
+@with_fields_of(
+    Job,
+    omits_none=True,
+    seq="The message.",
+    gate="What a queued job waits for.",
+    for_worker="The one worker group that may claim it.",
+)
 class JobRecord(BaseModel):
     """A job: a message in a queue, and its state."""
 
-    queue: str
-    seq: int = Field(description="The message.")
     type: str | None = Field(None, description="Of its message, in lists.")
-    state: Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
-    gate: Literal["open", "time", "key"] = Field(description="What a queued job waits for.")
-    attempt: int
-    max_attempts: int
-    available_at: str
     priority: str
-    dedupe_key: str | None = None
-    created_at: str
-    started_at: str | None = None
-    ended_at: str | None = None
-    error: str | None = None
-    for_worker: str | None = Field(None, description="The one worker group that may claim it.")
 
 
 class JobList(BaseModel):
@@ -351,24 +319,18 @@ class ActRecord(BaseModel):
     detail: str | None = None
 
 
+@with_fields_of(
+    ClaimRecord,
+    omits_none=True,
+    token="Its identity: a later claim has a larger one.",
+    group="The class of workers that has it.",
+    worker="The one process or thread of it.",
+    until="When its lease ended, or ends unless it is renewed.",
+)
 class AttemptRecord(BaseModel):
     """An attempt at a job."""
 
-    token: int = Field(description="Its identity: a later claim has a larger one.")
     state: Literal["live_active", "expired_active", "terminal"]
-    status: Literal["active", "completed", "failed", "timed_out", "lost"]
-    queue: str
-    seq: int
-    attempt: int
-    group: str = Field(description="The class of workers that has it.")
-    worker: str = Field(description="The one process or thread of it.")
-    available_at: str
-    claimed_at: str
-    until: str = Field(description="When its lease ended, or ends unless it is renewed.")
-    ended_at: str | None = None
-    exit_code: int | None = None
-    error: str | None = None
-    stderr: str | None = None
     result: Any = Field(None, description="As it was given: text, or any JSON value.")
     logs: Any = None
 
@@ -387,18 +349,16 @@ class ClaimInFull(AttemptRecord):
     message: MessageRecord
 
 
+@with_fields_of(
+    Claim,
+    omits_none=True,
+    token="Names the claim; a later claim has a larger one.",
+    attempt="Which attempt this is, from 1.",
+    until="When it is lost unless it was renewed.",
+)
 class ClaimedRecord(BaseModel):
     """The right to work on a message until the lease runs out."""
 
-    queue: str
-    token: int = Field(description="Names the claim; a later claim has a larger one.")
-    attempt: int = Field(description="Which attempt this is, from 1.")
-    max_attempts: int
-    dedupe_key: str | None = None
-    group: str
-    worker: str
-    claimed_at: str
-    until: str = Field(description="When it is lost unless it was renewed.")
     message: MessageRecord = Field(description="A large payload stays a reference to its blob.")
 
 

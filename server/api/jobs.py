@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import Query, Response
@@ -20,6 +20,7 @@ from ...subscribers.jobs.errors import WrongJobState
 from ...subscribers.jobs.jobs import Job, Jobs
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.jobs.outcomes import ManualActs
+from ...subscribers.options import JobState
 from ...subscribers.queues.job_control import DeadLetters, JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -44,7 +45,6 @@ from .common import (
 
 router = new_router("jobs")
 
-State = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
 OfQueue = Annotated[str | None, Query(min_length=1, description="Only those of this queue.")]
 BeforeInQueue = Annotated[
     int | None, Query(ge=1, le=MAX_SEQ, description="Only what comes before it, in one `queue`.")
@@ -74,7 +74,7 @@ class ChangedJobs(BaseModel):
 def list_all_jobs(
     bus: TheBus,
     queue: OfQueue = None,
-    state: Annotated[list[State] | None, Query(description="Repeatable.")] = None,
+    state: Annotated[list[JobState] | None, Query(description="Repeatable.")] = None,
     before: BeforeInQueue = None,
     limit: Limit = PAGE,
 ) -> dict[str, Any]:

@@ -8,14 +8,18 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...bus.options import LimitKind
+from ...bus.waiting_limits import WaitingLimit
+from ...schema.message.names import MAX_COUNT
 from ...subscribers.jobs.json_records import queue_record, stats_record
+from ...subscribers.jobs.policy import BOUNDS, Policy
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queue_set import change_policy
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
 from ..access.access import TheClient
-from ..records import RequestBody, Seq
+from ..records import RequestBody, Seq, types_of, with_fields, with_fields_of
 from .common import (
     QueueName,
     QueueRecord,
@@ -31,8 +35,6 @@ router = new_router("queues")
 WindowS = Annotated[
     float, Query(gt=0, le=2_592_000, description="How far back to look at attempts, in seconds.")
 ]
-Count = Annotated[int, Field(ge=1, lt=2**31)]
-Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 def _leave_defaults_out(schema: dict[str, Any]) -> None:
@@ -41,22 +43,19 @@ def _leave_defaults_out(schema: dict[str, Any]) -> None:
         rule.pop("default", None)
 
 
+def _rule(name: str, kind: Any) -> tuple[Any, Any]:
+    """Return the type and the default of a rule."""
+    if name in BOUNDS:
+        least, most = BOUNDS[name]
+        kind = Annotated[kind, Field(ge=least, le=most)]
+    return kind, getattr(Policy(), name)
+
+
+@with_fields({name: _rule(name, kind) for name, kind in types_of(Policy).items()})
 class PolicyBody(RequestBody):
     """Rules of a queue; those left out stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=_leave_defaults_out)
-
-    ordering: Literal["fifo", "priority"] = "fifo"
-    ageing_s: Annotated[float, Field(ge=0.001, le=315_360_000)] = 60.0
-    retry: Literal["contract", "failures", "asked"] = "contract"
-    max_attempts: Count = 4
-    backoff_s: Seconds = 30.0
-    on_lost: Literal["requeue", "fail", "dead"] = "requeue"
-    max_running: Count | None = None
-    max_running_per_key: Count = 1
-    dedupe_window_s: Seconds = 86_400.0
-    hides: Literal["exact", "all", "none"] = "exact"
-    addressed: str | None = None
 
     def rules(self) -> dict[str, Any]:
         """Return the rules that were given."""
@@ -182,14 +181,13 @@ def create_queue(
     read them, and one of messages to an agent is made by that agent.
     """
     who.check_may_change(queue, options.type or queue)
-    if options.policy.addressed is not None:
-        who.work_as(options.policy.addressed)
+    rules = options.policy.rules()
+    if rules.get("addressed") is not None:
+        who.work_as(rules["addressed"])
     with bus.transaction():
         if all(info.name != queue for info in Queues(bus).list()):
             response.status_code = 201
-        created = Queue.create(
-            bus, queue, options.type, start=options.start, **options.policy.rules()
-        )
+        created = Queue.create(bus, queue, options.type, start=options.start, **rules)
     return queue_record(created.info)
 
 
@@ -207,13 +205,9 @@ def set_policy(queue: QueueName, policy: PolicyBody, bus: TheBus, who: TheClient
 # How much may wait -----------------------------------------------------------------------------
 
 
+@with_fields_of(WaitingLimit, waiting="How many do now.")
 class LimitRecord(BaseModel):
     """The number of messages that may wait in a queue or an inbox before publishers are refused."""
-
-    kind: Literal["queue", "inbox"]
-    name: str
-    max_waiting: int
-    waiting: int = Field(description="How many do now.")
 
 
 class LimitList(BaseModel):
@@ -225,10 +219,9 @@ class LimitList(BaseModel):
 class LimitBody(RequestBody):
     """A new limit."""
 
-    max_waiting: Count
+    max_waiting: Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
 
-Kind = Literal["queue", "inbox"]
 LimitedName = Annotated[str, Path(min_length=1, max_length=255, description="The queue or agent.")]
 
 
@@ -240,7 +233,7 @@ def list_limits(bus: TheBus) -> dict[str, Any]:
 
 @router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
 def set_limit(
-    kind: Kind, name: LimitedName, options: LimitBody, bus: TheBus, admin: TheClient
+    kind: LimitKind, name: LimitedName, options: LimitBody, bus: TheBus, admin: TheClient
 ) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. Waiting messages stay."""
     if kind == "queue":
@@ -253,7 +246,7 @@ def set_limit(
 
 
 @router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
-def clear_limit(kind: Kind, name: LimitedName, bus: TheBus, admin: TheClient) -> None:
+def clear_limit(kind: LimitKind, name: LimitedName, bus: TheBus, admin: TheClient) -> None:
     """Remove a limit."""
     if kind == "queue":
         JobControl(Queue.open(bus, name), by=admin.doer()).clear_limit()

@@ -15,7 +15,7 @@ from pydantic import Field
 from starlette.requests import HTTPConnection
 
 from ...automation.active_config import ConfigSnapshot
-from ...automation.config.snapshot import ApiConfig, TokenConfig
+from ...automation.config.models import ApiConfig, TokenConfig
 from ...automation.plugins.discovery import Plugin
 from ...automation.routes.router import Index, Router
 from ...bus.bus import Bus

@@ -10,7 +10,8 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field
 
 from ...automation.config.faults import ConfigFaults
-from ...automation.config.snapshot import ScheduleEntry, shown
+from ...automation.config.models import ScheduleEntry
+from ...automation.config.redaction import shown
 from ...automation.jobs.submission import Submission
 from ...automation.records.facts import JobLog, LogFilter
 from ...automation.schedules.firing import ScheduleControl

@@ -14,8 +14,7 @@ import anyio.to_thread
 from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from ...automation.config.flows import Pipeline
-from ...automation.config.snapshot import ApiConfig
+from ...automation.config.models import ApiConfig, Pipeline
 from ...automation.jobs.plugin_run import HANDLE
 from ...automation.jobs.submission import JobRequest, Submission
 from ...automation.routes.conditions import CompiledPipeline

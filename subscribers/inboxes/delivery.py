@@ -7,10 +7,8 @@ and wait.
 
 from __future__ import annotations
 
-import time
-
 from ...bus import tracing
-from ...bus.doorbell import listen
+from ...bus.doorbell import StopEvent, listen
 from ...schema.callbacks import call_plain, check_coroutine_function, check_plain, refuse_unrun
 from ...schema.message.message import delivered
 from ...schema.processes import leave_signals
@@ -75,11 +73,12 @@ class Wait:
 
     def wait(self) -> None:
         """Block until there may be something to do, or the run was stopped."""
-        deadline = time.monotonic() + self._seconds
-        while not self._delivery.stopped:
-            self.rung = self._listener.wait(deadline - time.monotonic())
-            if not (self.rung and self._whole):
-                return
+        if self._delivery.stopped:
+            return
+        if self._whole:
+            self._listener.pause(self._seconds)
+        else:
+            self.rung = self._listener.wait(self._seconds)
 
 
 class DeliveryRun:
@@ -93,24 +92,17 @@ class DeliveryRun:
     def __init__(self, inbox: Inbox, *, drain: bool) -> None:
         self.inbox = inbox
         self._drain = drain
-        self._is_stopped = False
-        self._listener: Listener | None = None
+        self._stop = StopEvent()
         self._version: int | None = None
 
     @property
     def stopped(self) -> bool:
         """Whether this loop, or its inbox, was stopped."""
-        return self._is_stopped or self.inbox._is_stopped
+        return self._stop.is_set or self.inbox._is_stopped
 
     def stop(self) -> None:
         """End the loop after the message that is at hand; safe from any thread and a signal."""
-        self._is_stopped = True
-        self.wake()
-
-    def wake(self) -> None:
-        """End the present wait, if there is one, so that the loop looks whether it was stopped."""
-        if self._listener is not None:
-            self._listener.wake()
+        self._stop.set()
 
     def steps(self) -> Generator[Handle | Wait, Exception | None, None]:
         """Yield what to do next; each answer says how it went.
@@ -119,8 +111,7 @@ class DeliveryRun:
         """
         inbox = self.inbox
         inbox._begin()
-        with listen(inbox.bus) as listener:
-            self._listener = listener
+        with listen(inbox.bus, self._stop) as listener:
             inbox._loops.add(self)
             try:
                 while not self.stopped:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from time import monotonic
 
-from ...bus.doorbell import listen
+from ...bus.doorbell import Pace, wait_for
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import AckbusError, AckPastEnd, InvalidInput, SecondLoopWarning
 from ...schema.message.draft import Draft
@@ -14,7 +13,7 @@ from ...schema.message.patterns import TypePattern
 from ..starts import BEGINNING, seq_before
 from .delivery import DeliveryRun
 from .failed_deliveries import Cursors, Deliveries, Parked
-from .mail import NO_LIMIT, POLL_LIMIT, InboxView, MailReader, Pace
+from .mail import NO_LIMIT, POLL_LIMIT, InboxView, MailReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,19 +130,14 @@ class Inbox:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         pattern = None if type is None else TypePattern(type)
         messages = self._mail.look(limit, pattern).messages
-        return messages if messages or wait_s <= 0 else self._wait(limit, pattern, wait_s)
-
-    def _wait(self, limit: int, pattern: TypePattern | None, wait_s: float) -> list[Message]:
-        """Look at each ring of the doorbell, and now and then, until there is a message."""
-        deadline = monotonic() + wait_s
-        pace = Pace()
-        with listen(self.bus) as listener:  # before the look: what comes after it is heard
-            while not (messages := self._mail.look(limit, pattern).messages):
-                left_s = deadline - monotonic()
-                if left_s <= 0:
-                    break
-                listener.wait(min(pace.next(), left_s))
-        return messages
+        if messages or wait_s <= 0:
+            return messages
+        return wait_for(
+            self.bus,
+            lambda: self._mail.look(limit, pattern).messages,
+            timeout_s=wait_s,
+            recheck_s=Pace().next,
+        )
 
     def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> InboxView:
         """Return the messages that `poll` returns, and the state of the inbox."""
@@ -354,7 +348,7 @@ class Inbox:
         """
         self._is_stopped = True
         for delivery in tuple(self._loops):
-            delivery.wake()
+            delivery.stop()
 
     def _new_delivery(self, *, drain: bool = False) -> DeliveryRun:
         """Return the run of a new loop, which `stop` ends."""

@@ -65,7 +65,15 @@ class ClaimNotFound(NotFound):
 
 
 class QueueMismatch(Refused):
-    """A queue of this name is there, with another pattern or policy."""
+    """A queue of this name is there, with another pattern or policy.
+
+    Attributes:
+        rule: the rule of the policy that has another value, or None.
+    """
+
+    def __init__(self, text: str, rule: str | None = None) -> None:
+        self.rule = rule
+        super().__init__(text)
 
 
 class QueueStuck(BusUnusable):

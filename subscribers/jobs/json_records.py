@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import orjson
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ..queues.queues import QueueInfo
     from ..queues.statistics import QueueStats
-    from .claims import ClaimRecord
+    from .claims import Claim, ClaimRecord
     from .jobs import Job
 
 #: The prefix of the names of plugins' queues.
@@ -58,7 +58,7 @@ def state_of(stats: QueueStats) -> str:
 
 def job_record(job: Job) -> dict[str, object]:
     """Return a job as an object."""
-    return _present(asdict(job) | {"priority": PRIORITY_NAMES[job.priority]})
+    return present(asdict(job) | {"priority": PRIORITY_NAMES[job.priority]})
 
 
 def plugin_job_record(job: Job, message: Message) -> dict[str, object]:
@@ -90,13 +90,14 @@ def _time(ms: int | None) -> str | None:
 def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:
     """Return a claim as an object, with the state that its lease is in now."""
     first = {"token": claim.token, "state": claim.state(now_ms), "status": claim.status}
-    fields = first | asdict(claim) | {"logs": _logs(claim.logs)}
-    record = {_NAMES.get(name, name): value for name, value in _present(fields).items()}
+    record = present(first | asdict(claim) | {"logs": _logs(claim.logs)})
     return record if claim.result is None else record | {"result": given_result(claim.result)}
 
 
-#: The names of a claim's fields in JSON, where they differ from the names of its columns.
-_NAMES = {"instance": "worker", "lease_until": "until"}
+def claimed_record(claim: Claim) -> dict[str, object]:
+    """Return a claim that was just granted as an object, with the line of its message."""
+    own = {field.name: getattr(claim, field.name) for field in fields(claim)}
+    return present(own | {"message": orjson.Fragment(claim.message.to_line())})
 
 
 def _logs(text: str | None) -> object:
@@ -129,12 +130,22 @@ def given_result(text: str) -> object:
         return text
 
 
-def _present(fields: Mapping[str, object]) -> dict[str, object]:
+#: The names of fields in JSON, where they are others.
+_NAMES = {"instance": "worker", "lease_until": "until"}
+
+
+def json_name(field: str) -> str:
+    """Return the name in JSON of a field of a job or claim: a time has no unit there."""
+    name = field.removesuffix("_ms")
+    return _NAMES.get(name, name)
+
+
+def present(record: Mapping[str, object]) -> dict[str, object]:
     """Leave out what is None, and show `created_at_ms` as the time `created_at`."""
     return {
-        name.removesuffix("_ms"): format_ts(value)
+        json_name(name): format_ts(value)
         if name.endswith("_ms") and isinstance(value, int)
         else value
-        for name, value in fields.items()
+        for name, value in record.items()
         if value is not None
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import orjson
 
@@ -23,13 +23,13 @@ from ...schema.message.names import (
 )
 from ...schema.message.patterns import TypePattern
 from ...schema.message.reply_types import ReplyTypes
-from ...schema.message.times import format_ts
 from ...schema.queries import Table, engine_of
 from ..answers import answered
 from . import jobs as states
 from .claims import COMPLETED, Outcome
 from .errors import ClaimLost, TooManyHops
 from .jobs import CANCELLED
+from .json_records import present
 from .policy import WorkHeaders, kept_error
 from .statements import SQL, VIEWS
 
@@ -81,14 +81,7 @@ class Act:
 
     def record(self) -> dict[str, object]:
         """Return it as an object, without the fields that are None."""
-        fields = {
-            "at": format_ts(self.at_ms),
-            "who": self.who,
-            "act": self.act,
-            "seq": self.seq,
-            "detail": self.detail,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+        return present(asdict(self))
 
 
 class ManualActs(Table):

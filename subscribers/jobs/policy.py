@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 
 from ...schema.arguments import checked
@@ -47,20 +48,22 @@ def _kept(text: str | None, max_chars: int) -> str | None:
     return text and text[:max_chars].encode(errors="backslashreplace").decode()
 
 
-#: The choices of each policy that is a word.
-CHOICES = {
-    "ordering": ("fifo", "priority"),
-    "retry": ("contract", "failures", "asked"),
-    "on_lost": ("requeue", "fail", "dead"),
-    "hides": ("exact", "all", "none"),
-}
-
 #: For `addressed`: any recipient.
 ANYBODY = "*"
 
 #: The only group of workers that claims from queues which are addressed to it: it keeps limits over
 #: several queues, which other workers would not know.
 AUTOMATION = "automation"
+
+#: The least and the largest value of each rule that is a number.
+BOUNDS = {
+    "ageing_s": (0.001, MAX_POLICY_S),
+    "max_attempts": (1, MAX_COUNT),
+    "backoff_s": (0, MAX_POLICY_S),
+    "max_running": (1, MAX_COUNT),
+    "max_running_per_key": (1, MAX_COUNT),
+    "dedupe_window_s": (0, MAX_POLICY_S),
+}
 
 #: Enough doublings from any sensible first pause to the longest pause.
 _MAX_DOUBLINGS = 40
@@ -119,16 +122,15 @@ class Policy:
                 raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {choice!r}")
         if self.addressed not in (None, ANYBODY):
             check_agent(self.addressed, "addressed")
-        for name in ("max_attempts", "max_running", "max_running_per_key"):
-            count = getattr(self, name)
-            if count is None and name == "max_running":
+        for name, (least, most) in BOUNDS.items():
+            value = getattr(self, name)
+            if value is None and name == "max_running":
                 continue
-            if type(count) is not int or not 1 <= count <= MAX_COUNT:
-                raise InvalidInput(f"{name} must be a whole number of at least 1, not {count!r}")
-        for name, least_s in (("ageing_s", 0.001), ("backoff_s", 0), ("dedupe_window_s", 0)):
-            seconds = getattr(self, name)
-            if type(seconds) not in (int, float) or not least_s <= seconds <= MAX_POLICY_S:
-                raise InvalidInput(f"{name} must be {least_s:g} s or more, not {seconds!r}")
+            is_seconds = name.endswith("_s")
+            is_number = type(value) is int or (is_seconds and type(value) is float)
+            if not is_number or not least <= value <= most:
+                number = f"{least:g} s or more" if is_seconds else "a whole number of at least 1"
+                raise InvalidInput(f"{name} must be {number}, not {value!r}")
 
     def takes(self, to_agent: str | None) -> bool:
         """Whether a queue takes in messages to a recipient; None is a broadcast."""
@@ -199,6 +201,14 @@ class Policy:
 
 #: The names of the rules.
 POLICY_FIELDS = tuple(field.name for field in fields(Policy))
+
+#: The choices of each rule that is a word. They are read from the text of its type: `typing` would
+#: take longer to load than all that publishes.
+CHOICES = {
+    field.name: tuple(re.findall(r"\w+", str(field.type))[1:])
+    for field in fields(Policy)
+    if str(field.type).startswith("Literal")
+}
 
 # Work headers, by which a sender asks queues for something. Inboxes ignore them.
 

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...bus.heartbeats import DEAD_AFTER_S, Heartbeats, Liveness
-from ...schema.arguments import checked
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.draft import Draft
 from ...schema.message.names import MAX_REASON_CHARS, check_line, check_recipient
@@ -192,7 +191,6 @@ def holder_of(bus: Bus, reservation: Reservation) -> ReservationHolder:
     return ReservationHolder(lives, heard_ms, silent_s)
 
 
-@checked
 def take_over(
     bus: Bus,
     paths: Sequence[str],

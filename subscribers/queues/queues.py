@@ -383,7 +383,8 @@ def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], policy:
         if getattr(info.policy, rule) != getattr(policy, rule):
             raise QueueMismatch(
                 f"queue {info.name!r} exists with {rule} {info.policy.said(rule)}, not"
-                f" {policy.said(rule)}; change it with 'bus queue set'"
+                f" {policy.said(rule)}; change it with 'bus queue set'",
+                rule,
             )
 
 

@@ -387,7 +387,7 @@ class Integrator:
             supervisors = stack.enter_context(Supervisors())
             tree = CheckTree(WorkTrees(self._place), self._rules.target)
             stack.callback(tree.remove)
-            while not self._stop.is_thrown:
+            while not self._stop.is_set:
                 try:
                     self._run_held(lock_fd, supervisors, tree, once)
                     return
@@ -411,7 +411,7 @@ class Integrator:
                         f"another integrator works on {shown(self._rules.target)} of"
                         f" {self._place.main}, or a git that it started: {error}"
                     ) from error
-                if self._stop.is_thrown:
+                if self._stop.is_set:
                     return None
                 self._warn_once(f"a killed integrator has left a git that is at work: {error}")
 
@@ -430,7 +430,7 @@ class Integrator:
                 lease_s=self._lease_s,
             ) as target_lease,
             self._bus.heart(rules.agent) as heart,
-            listen(self._bus) as listener,
+            listen(self._bus, self._stop) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
             self._keep_heads(repository)
@@ -453,7 +453,7 @@ class Integrator:
 
     def _serve(self, claimer: EntryClaimer, lander: Lander, listener: Listener, once: bool) -> None:
         self._settle_at = 0.0
-        while not self._stop.is_thrown:
+        while not self._stop.is_set:
             wait_s = _LOOK_S
             try:
                 self._look_after(lander)
@@ -472,15 +472,7 @@ class Integrator:
                     raise
                 self._warn_once(str(error))
                 self._settle_at = 0.0
-            self._wait(listener, wait_s)
-
-    def _wait(self, listener: Listener, wait_s: float) -> None:
-        """Wait for news, or for the end of a pause."""
-        deadline = monotonic() + wait_s
-        while not self._stop.is_thrown and (left_s := deadline - monotonic()) > 0:
-            listener.wait(min(left_s, _LOOK_S))
-            if wait_s <= _LOOK_S:
-                return
+            (listener.wait if wait_s <= _LOOK_S else listener.pause)(wait_s)
 
     def _look_after(self, lander: Lander) -> None:
         """Settle lost holders, overdue questions and intended landings, now and then."""

@@ -432,7 +432,7 @@ class Lander:
 
     def _move(self, batch: Sequence[MergedEntry], results: Sequence[CheckResult]) -> None:
         """Move the target to the last candidate, and tell what came of it."""
-        if self._stop.is_thrown:
+        if self._stop.is_set:
             raise Stopped
         first, last = batch[0].candidate, batch[-1].candidate
         try:
@@ -494,6 +494,6 @@ class Lander:
             self._tell(self._store.propose(landing, merged.entry))
             return
         self._store.abandon([landing])
-        if self._stop.is_thrown:
+        if self._stop.is_set:
             raise Stopped
         self._tell(self._store.refuse(merged.entry, "rejected", refused))

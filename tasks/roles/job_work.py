@@ -203,8 +203,8 @@ class JobWork:
         context = self._context
         context.trees.make(task, self._switch)
         patience_s = GRACE_S + 2 * DYING_S
-        occupants = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
-        if self._switch.is_thrown:
+        occupants = wait_until_alone(task.path, patience_s, lambda: self._switch.is_set)
+        if self._switch.is_set:
             raise Interrupted
         if occupants:
             pids = ", ".join(map(str, occupants[:5]))

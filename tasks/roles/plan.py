@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import select
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from ...bus.doorbell import listen
+from ...bus.doorbell import wait_for
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused, shown
 from ...schema.message.names import check_agent
 from ...subscribers.jobs.claims import Outcome
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
-    from ...bus.doorbell import Listener
     from ...bus.heartbeat_thread import Heart
     from ...schema.message.draft import Draft
     from ...schema.message.message import Message
@@ -103,7 +100,6 @@ class TaskPlanner:
         self._answers = AnswerBuilder(settings.planner, None, None)
         self._instance = f"{settings.planner[:96]}/{os.getpid()}-{secrets.token_hex(4)}"
         self._stop = StopSwitch()
-        self._listener: Listener | None = None
         self._at: tuple[JsonCommand, Claim] | None = None
 
     def run(self, *, once: bool = False, drain: bool = False) -> int:
@@ -116,7 +112,6 @@ class TaskPlanner:
         planner = self._settings.planner
         with ExitStack() as stack:
             supervisors = stack.enter_context(Supervisors())
-            self._listener = stack.enter_context(listen(self._bus))
             heart = stack.enter_context(self._bus.heart(planner))
             keeper = stack.enter_context(
                 TaskKeeper(self._queue, self._tasks, self._settings.lease_s, self._lose)
@@ -131,17 +126,17 @@ class TaskPlanner:
                 supervisors=supervisors,
             )
             count = 0
-            while not self._stop.is_thrown:
-                claim = self._claim()
-                if claim is not None:
+
+            def is_over() -> bool:
+                nonlocal count
+                while not self._stop.is_set and (claim := self._claim()) is not None:
                     self._work(command, keeper, heart, claim)
                     count += 1
                     if once:
-                        break
-                elif drain:
-                    break
-                else:
-                    self._listener.wait(_RECHECK_S)
+                        return True
+                return drain
+
+            wait_for(self._bus, is_over, recheck_s=_RECHECK_S, stop=self._stop)
             return count
 
     def stop(self, grace_s: float = GRACE_S) -> None:
@@ -152,8 +147,6 @@ class TaskPlanner:
         self._stop.stop(grace_s)
         if self._at is not None:
             self._at[0].stop(self._at[1], grace_s)
-        if self._listener is not None:
-            self._listener.wake()
 
     # One request -------------------------------------------------------------------------------
 
@@ -175,7 +168,7 @@ class TaskPlanner:
         heart.update("working", task=f"request {claim.message.seq}")
         self._at = (command, claim)
         try:
-            if self._stop.is_thrown:
+            if self._stop.is_set:
                 self._queue.release(claim)
                 return
             result = command.do(claim)
@@ -234,10 +227,7 @@ class TaskPlanner:
         )
 
     def _wait(self, is_there: Callable[[], bool], wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        while not is_there() and time.monotonic() < deadline:
-            if select.select([self._stop], [], [], _LOOK_S)[0]:
-                return
+        wait_for(self._bus, is_there, timeout_s=wait_s, recheck_s=_LOOK_S, stop=self._stop)
 
     def _lose(self, why: str) -> None:
         if self._at is not None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import monotonic
 
-from ...bus.doorbell import listen
+from ...bus.doorbell import StopEvent, listen
 from ...bus.heartbeats import OFFLINE
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused
 from ...schema.message.names import check_agent
@@ -17,6 +17,7 @@ from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.queue_set import QueueWorkers
 from ...subscribers.views import Views
 from ...workers.processes.supervisors import Supervisors
+from ...workers.work import seconds_to_change
 from ..agent_program import (
     COOLDOWN_MS,
     JOB,
@@ -121,8 +122,7 @@ class TaskWorker:
         self._attempts = BoundedAttempts(settings.retries, settings.cooldown_ms)
         self._supervisors = supervisors
         self._running = _Running()
-        self._is_stopping = False
-        self._listener: Listener | None = None
+        self._stop = StopEvent()
         suffix = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._instance = f"{settings.worker[:96]}/{suffix}"
 
@@ -144,7 +144,7 @@ class TaskWorker:
             name.clear()
             self._clean_up()
             supervisors = self._supervisors or stack.enter_context(Supervisors())
-            self._listener = stack.enter_context(listen(self._bus))
+            listener = stack.enter_context(listen(self._bus, self._stop))
             heart = stack.enter_context(self._bus.heart(worker))
             keeper = stack.enter_context(
                 TaskKeeper(self._queue, self._tasks, self._settings.lease_s, self._lose)
@@ -168,16 +168,14 @@ class TaskWorker:
                 report=StatusReporter(heart),
                 supervisors=supervisors,
             )
-            return self._loop(context, once, drain)
+            return self._loop(context, listener, once, drain)
 
     def stop(self) -> None:
         """Begin no more jobs, and return from `run` after the job that runs.
 
         Safe in a signal handler and from any thread.
         """
-        self._is_stopping = True
-        if self._listener is not None:
-            self._listener.wake()
+        self._stop.set()
 
     def stop_now(self, grace_s: float) -> None:
         """Stop, and end the program that runs: its job is handed back, and its task stays as it is.
@@ -193,13 +191,14 @@ class TaskWorker:
 
     # The loop ----------------------------------------------------------------------------------
 
-    def _loop(self, context: JobContext, once: bool, drain: bool) -> int:
-        assert self._listener is not None
+    def _loop(self, context: JobContext, listener: Listener, once: bool, drain: bool) -> int:
         count, settle_at = 0, 0.0
         clock = ClockBack(self._bus)
-        while not self._is_stopping:
+        while not self._stop.is_set:
             clock.look()
-            if not self._is_ready(context, is_last=once or drain):
+            rest_s = self._rest_s(context, is_last=once or drain)
+            if rest_s is not None:
+                listener.pause(rest_s)
                 continue
             if monotonic() >= settle_at:
                 self._settle()
@@ -214,11 +213,13 @@ class TaskWorker:
                 break
             else:
                 context.report("idle")
-                self._wait()
+                listener.wait(seconds_to_change(self._queue, _RECHECK_S))
         return count
 
-    def _is_ready(self, context: JobContext, *, is_last: bool) -> bool:
-        """Whether a job may be taken now: nothing rests, and the program is there.
+    def _rest_s(self, context: JobContext, *, is_last: bool) -> float | None:
+        """Return how long no job may be taken, in seconds: it rests, or the program is not there.
+
+        None: a job may be taken now.
 
         Raises:
             Refused: the program is not there after the last attempt, and the worker is to end
@@ -228,28 +229,20 @@ class TaskWorker:
         rest_ms = max(self._warm_up.offline_ms(now_ms), self._attempts.offline_ms(now_ms))
         if rest_ms > 0:
             context.report(OFFLINE, "after transient failures of the program")
-            self._rest(rest_ms / 1000)
-            return False
+            return rest_ms / 1000
         why = context.program.obstacle
         if why is None:
             self._warm_up.end()
-            return True
+            return None
         self._warm_up.begin()
         pause_ms = self._warm_up.failed(now_ms)
         if pause_ms is None and is_last:
             raise Refused(why)
         _log.warning("no job is taken: %s", why)
-        if pause_ms is not None:
-            context.report("waiting", why)
-            self._rest(pause_ms / 1000)
-        return False
-
-    def _rest(self, rest_s: float) -> None:
-        """Wait for a time, or until it is stopped."""
-        assert self._listener is not None
-        deadline = monotonic() + rest_s
-        while not self._is_stopping and (left_s := deadline - monotonic()) > 0:
-            self._listener.wait(min(left_s, _RECHECK_S))
+        if pause_ms is None:
+            return 0.0
+        context.report("waiting", why)
+        return pause_ms / 1000
 
     def _claim(self) -> Claim | None:
         settings = self._settings
@@ -274,14 +267,6 @@ class TaskWorker:
         finally:
             context.keeper.let_go()
             self._running.work = None
-
-    def _wait(self) -> None:
-        assert self._listener is not None
-        wait_s = _RECHECK_S
-        at_ms = self._queue.next_change_ms()
-        if at_ms is not None:
-            wait_s = min(wait_s, max(0.001, (at_ms - self._bus.now_ms()) / 1000))
-        self._listener.wait(wait_s)
 
     def _lose(self, why: str) -> None:
         work = self._running.work

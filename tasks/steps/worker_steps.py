@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from ...git.repository import GitFailed
+from ...git.repository import GitFailed, is_whole_id
 from ...git.sealed import TrustedRepositories
 from ...git.trees.rescue import DoneHeads
 from ...schema.arguments import with_checked_arguments
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 # All callers come through this code before their transaction: `done` and `approve` in Python, on
 # the command line and over MCP, and PushPals' API. Git runs in no repository that only a row names.
 # The user of the integrator names its repository: there it keeps the heads that have no ref yet.
-
-#: The whole id of a commit: the API for other systems takes no other name of a commit.
-_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class KeptHeads:
@@ -97,7 +93,7 @@ class KeptHeads:
 
     def _with(self, head: str | None) -> Iterator[DoneHeads]:
         """Yield the heads of each repository around the bus, or this program, that has a commit."""
-        if head is None or not _COMMIT.fullmatch(head):
+        if head is None or not is_whole_id(head):  # the API for other systems takes no name of one
             return
         for repository in self._trusted.around():
             heads = self._heads(repository)

@@ -40,7 +40,7 @@ STARTERS = re.compile(
 #: class `Supervisors` is told nothing: it starts one program, and a command reaches that by
 #: `run_process` alone.
 OWN_STARTERS = re.compile(
-    r"(?:.*\.)?(run_process|run_limited|run_guarded|run_child|ReapedChild|OwnChild|Repository|repository_at"
+    r"(?:.*\.)?(run_process|run_guarded|run_child|ReapedChild|PythonProcesses|OwnChild|Repository|repository_at"
     r"|repository_of"
     r"|SealedRepository|sealed_around|sealed_tree|TrustedRepositories|named_repository|TaskRepositories"
     r"|(?:RepositoryPlace|WorkTree)\.around)"

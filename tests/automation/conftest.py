@@ -9,7 +9,7 @@ import pytest
 
 from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.config.load import load
-from ackbus.automation.config.snapshot import Config
+from ackbus.automation.config.models import Config
 from ackbus.automation.config.sources import gather, hashes_of, write_seal
 
 

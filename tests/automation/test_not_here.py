@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.snapshot import BreakerConfig
+from ackbus.automation.config.models import BreakerConfig
 
 from .conftest import Folder
 from .running import running

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.automation.config.snapshot import ScheduleEntry
+from ackbus.automation.config.models import ScheduleEntry
 from ackbus.automation.records import facts
 from ackbus.automation.routes.flow import Contexts
 from ackbus.automation.routes.tree import rerun_request

@@ -12,7 +12,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.bus import doorbell
-from ackbus.bus.doorbell import Listener, listen
+from ackbus.bus.doorbell import Listener, StopEvent, listen, wait_for
 from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql, run_program, running_program
@@ -91,6 +91,50 @@ def test_wake_ends_the_wait_that_is_on_and_the_next(make_listener: Callable[[], 
         assert not listener.wait(0)
     listener.wake()
     listener.close()
+
+
+def test_wait_for_looks_at_each_ring_and_returns_the_last_look(bus: Bus, bus_dir: Path) -> None:
+    """It listens before the first look; where nothing comes, the last look counts."""
+    looks: list[int] = []
+
+    def look() -> int:
+        looks.append(bus.log.newest_seq())
+        if len(looks) == 1:
+            with Bus.open(bus_dir) as other:
+                other.publish("note", from_agent="bob")  # between this look and the wait
+        return looks[-1]
+
+    assert wait_for(bus, look, timeout_s=60, recheck_s=60) == 1
+    assert looks == [0, 1]
+    assert wait_for(bus, look, lambda seq: seq > 1, timeout_s=0.01) == 1
+    paces = iter([0.001, 0.002, 60.0])
+    assert wait_for(bus, lambda: next(paces), lambda pace: pace == 60, recheck_s=0.001) == 60
+
+
+def test_a_stop_ends_waits_that_are_on_and_those_that_begin_later(bus: Bus) -> None:
+    """After a stop nothing is looked at but by the first look; a wake ends only the pause."""
+    stop, looks = StopEvent(), []
+
+    def look() -> None:
+        looks.append(len(looks))
+        (stop.wake, stop.set)[len(looks) - 1]()
+
+    wait_for(bus, look, recheck_s=60, stop=stop)
+    assert looks == [0, 1]
+    wait_for(bus, lambda: looks.append(2), recheck_s=60, stop=stop)
+    assert looks == [0, 1, 2]
+
+
+def test_a_pause_is_whole_whatever_rings_unless_it_is_stopped(bus: Bus) -> None:
+    stop = StopEvent()
+    with listen(bus, stop) as listener:
+        bus.publish("note", from_agent="bob")
+        begun = time.monotonic()
+        listener.pause(0.05)
+        assert time.monotonic() - begun >= 0.05
+        threading.Timer(0.05, stop.set).start()
+        listener.pause(60)
+        assert time.monotonic() - begun < PROMPT_S
 
 
 def test_raw_writer_is_seen_by_the_look_that_comes_anyway(bus: Bus, bus_dir: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_program_s_own_options_load_no_command(
     assert line == "--version" or all(f"  {name} " in printed for name in MODULES)
 
 
-@pytest.mark.parametrize("line", ["queue list", "lease list", "limit list"])
+@pytest.mark.parametrize("line", ["queue list", "lease list", "limit list", "doctor"])
 def test_command_loads_no_other_command(line: str, bus_dir: Path, bus_env: dict[str, str]) -> None:
     loads, _ = loaded_by(line.split(), bus_dir.parent, bus_env)
     prefix = "ackbus.cli.commands."
@@ -69,6 +69,7 @@ def test_command_loads_no_other_command(line: str, bus_dir: Path, bus_env: dict[
     module = MODULES[line.split()[0]]
     assert module in loaded
     assert loaded & modules_of_commands().keys() == {module}
+    assert not {name.partition(".")[0] for name in loads} & {"pydantic", "ruamel", "blake3"}
 
 
 @pytest.mark.parametrize(

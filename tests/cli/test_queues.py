@@ -1,15 +1,18 @@
 """bus queue list, show, create, set, pause, resume, purge. Of skip: test_lost_segment.py."""
 
 import json
+import re
 import signal
 from collections.abc import Callable
+from typing import get_type_hints
 
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.cli.options.worker import HidesName, OnLostName, OrderingName, RetryName
+from ackbus.cli.options.worker import PolicyOptions
+from ackbus.cli.show.jobs import option_of
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.jobs.policy import CHOICES, Policy, work_headers
+from ackbus.subscribers.jobs.policy import POLICY_FIELDS, Policy, work_headers
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.views import list_jobs
@@ -68,14 +71,17 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
     assert_error(limited, 3, "--max-running any, not 3", "bus queue set")
 
 
-def test_choices_of_the_options_are_those_of_a_policy() -> None:
-    names = {
-        "ordering": OrderingName,
-        "retry": RetryName,
-        "on_lost": OnLostName,
-        "hides": HidesName,
-    }
-    assert {rule: tuple(choices) for rule, choices in names.items()} == CHOICES
+def test_help_of_each_rule_says_its_default(run_bus: RunBus, bus: Bus) -> None:
+    kinds = get_type_hints(PolicyOptions, include_extras=True)
+    assert set(kinds) == set(POLICY_FIELDS)
+    line = []
+    for rule, kind in kinds.items():
+        (option,) = kind.__metadata__
+        default = re.search(r"Default: (\w+)", option.help)
+        assert default is not None
+        line += [f"--{option_of(rule)}", default[1]]
+    assert run_bus("queue", "create", "reviews", *line).code == 0
+    assert Queues(bus).get("reviews").policy == Policy()
 
 
 def test_start_of_a_queue_that_is_there_is_not_passed_over_in_silence(

@@ -1,9 +1,12 @@
 """Files of megabytes, as programs keep their histories in: setup passes over them a few times."""
 
 import json
+import re
 import tomllib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -208,6 +211,47 @@ def test_statement_that_is_not_valid_is_not_passed_over(statement: str) -> None:
         assert abridged.passages
         with pytest.raises(tomllib.TOMLDecodeError):
             tomllib.loads(abridged.text)
+
+
+#: Statements in the usual forms, and near them.
+STATEMENTS = [
+    *('a.b = "x\\u00e9\\ud83d"', "a = 'x'", 'a = """x\n"" y"""', "a = '''x\n'' y\\'''", "# note"),
+    *("a = 2026-11-30T10:00:00Z", "a = 1979-05-27 07:32:00.5-08:00", "a = 07:00:00", "a = true"),
+    *("a = 1_000.5_0E+1_0", "a = +0", "a = 0x1f", "a = inf", '[x."y z"]', "[[x.y]]", ""),
+    *("a = [1, -2.5e3, [true, { a.b = 'x', c = \"\" }], ] # note", "[mcp_servers.other]"),
+    '"a b"."c" = {x = 1, y = [1,\n2 # n\n]}',
+]
+
+#: What is put into them.
+SIGNS = "\"'\\#=[]{},.\n\r\t 0123456789-+_:TZteuEabx\x07\x7f\u00e9"
+
+
+def test_nothing_is_passed_over_that_the_parser_refuses() -> None:
+    """Issue 32, item 12: statements that were changed by chance; only a name may be there twice."""
+    random, passed = Random(32), 0
+    for _ in range(size(sample=10_000, whole=300_000)):
+        text = random.choice(STATEMENTS)
+        for _ in range(random.randint(0, 3)):
+            at, other = random.randint(0, len(text)), random.choice(STATEMENTS)
+            begin = random.randint(0, len(other))
+            put = random.choice(["", "", random.choice(SIGNS), other[begin : begin + 5]])
+            text = text[:at] + put + text[at + random.randint(0, 2) :]
+        for run in abridging._runs("mcp_servers"):
+            if match := run.match(f"{text}\n"):
+                passed += 1
+                with suppress_twice():
+                    tomllib.loads(match[0])
+    assert passed > 1_000
+
+
+@contextmanager
+def suppress_twice() -> Iterator[None]:
+    """Suppress what the parser says of a name that is there twice."""
+    try:
+        yield
+    except tomllib.TOMLDecodeError as error:
+        if not re.search("overwrite|twice|mutate|Duplicate|namespace", str(error)):
+            raise
 
 
 #: Our server, as a stranger may have written it: its values differ, and one has a text in it.

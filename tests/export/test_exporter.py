@@ -588,6 +588,6 @@ def test_exporter_starts_again_after_a_stop_and_after_an_error(bus: Bus) -> None
 
 def test_exporter_thread_never_ends_in_silence(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 11: an error that nobody foresaw reaches the one who started it."""
-    monkeypatch.setattr(exporter, "listen", lambda bus: os.pread(-1, 1, 0))
+    monkeypatch.setattr(exporter, "wait_for", lambda *_, **__: os.pread(-1, 1, 0))
     with pytest.raises(OSError, match="Bad file descriptor"):
         Exporter(bus).start()

@@ -172,6 +172,27 @@ def test_a_damaged_backup_is_passed_over_and_named(bus: Bus, bus_dir: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
+@pytest.mark.parametrize("kind", ["owner", "modes"])
+def test_no_message_comes_from_a_backup_that_another_user_may_have_put_there(
+    bus: Bus, bus_dir: Path, kind: str
+) -> None:
+    """Its mark names this bus, as anybody may write who knows the path; it is newer than all."""
+    publish(bus, 300)
+    planted = bus_dir.parent / "planted"
+    back_up(bus, planted)
+    move_log_into_file(bus)
+    bus.close()
+    zero_page_with(bus_dir, b"ann 150")
+    if kind == "modes":
+        planted.chmod(0o777)
+    for path in (planted, *planted.rglob("*")) if kind == "owner" else ():
+        os.chown(path, 54321, 54321)
+    texts = [part.text for part in repaired(bus_dir) if part.part == "backup"]
+    assert (len(texts), "passed over" in texts[0], str(planted) in texts[0]) == (1, True, True)
+
+
+@pytest.mark.slow
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
     tokens = Tokens.of(bus)
     tokens.create("leaked", [Scope.MESSAGES_RO])

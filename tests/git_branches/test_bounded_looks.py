@@ -1,17 +1,25 @@
 """Git that looks prints no more than is taken: a few KiB of objects may stand for many GB."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import ackbus.git.repository
 from ackbus.git import history, limited
 from ackbus.git.branches.repositories import text_of
 from ackbus.git.history import MessageFilters, traffic
-from ackbus.git.limited import lines_of, run_limited
-from ackbus.git.repository import GitFailed
+from ackbus.git.limited import LOOK_BOUNDS, lines_of
+from ackbus.git.repository import GitFailed, OutOfTime
 from ackbus.git.sealed import sealed_around
-from ackbus.git.trees.work_trees import WorkTrees
+from ackbus.git.trees.removal import Removal
+from ackbus.git.trees.tree_list import LinkedTree
+from ackbus.git.trees.tree_state import read_state
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
+from ackbus.schema.children import run_child
+from ackbus.tasks.roles.job_tree import Author, commit_leftovers
 
 from ..cli.git import Git
 
@@ -21,12 +29,10 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_program_that_prints_for_ever_is_ended_by_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limited, "LOOK_OUTPUT_BYTES", 1 << 20)
-    ended = run_limited(
-        ["yes"], folder=str(tmp_path), environment=dict(os.environ), limit_s=60, is_look=True
-    )
+    monkeypatch.setitem(LOOK_BOUNDS, "RLIMIT_FSIZE", 1 << 20)
+    ended = run_child(["yes"], limit_s=60, bounds=LOOK_BOUNDS)
     assert ended is not None
     assert (ended.is_too_much, ended.out) == (True, b"")
 
@@ -34,7 +40,7 @@ def test_program_that_prints_for_ever_is_ended_by_its_output(
 def test_diff_that_is_too_long_is_told_of(
     main: Git, trees: WorkTrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited, "LOOK_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setitem(LOOK_BOUNDS, "RLIMIT_FSIZE", 1 << 20)
     base = main.head
     main.commit("large", text=f"{'a' * 999}\n" * 3000)
     with pytest.raises(GitFailed, match="prints is more than is taken of a look"):
@@ -68,3 +74,25 @@ def test_commit_with_more_messages_than_are_held_is_named(
     with pytest.raises(GitFailed, match="too many to show; name a range without it"):
         list(traffic(str(main.path), filters=MessageFilters()))
     assert len(list(traffic(str(main.path), "HEAD~", filters=MessageFilters()))) == 1
+
+
+TASK = SimpleNamespace(task="t", attempt=1, base=None, branch="w/t")
+
+#: What reads the files of a tree.
+TREE_ACTS: dict[str, Callable[[WorkTrees, LinkedTree], object]] = {
+    "state": lambda trees, tree: read_state(tree),
+    "remove": lambda trees, tree: Removal(trees).remove("t", "w/t"),
+    "leftovers": lambda trees, tree: commit_leftovers(tree, TASK, "", Author("a", "a@b")),  # type: ignore[arg-type],
+}
+
+
+@pytest.mark.parametrize("act", TREE_ACTS)
+def test_pipe_in_a_tree_ends_what_acts_there(
+    main: Git, trees: WorkTrees, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that waited for it for ever went on renewing its leases."""
+    monkeypatch.setattr(ackbus.git.repository, "_LONGEST_S", 1.0)
+    tree = trees.make(NewTree("t", "w/t", main.head))
+    os.mkfifo(Path(tree.path, ".gitignore"))
+    with pytest.raises(OutOfTime, match="a pipe in the place of a file"):
+        TREE_ACTS[act](trees, tree)

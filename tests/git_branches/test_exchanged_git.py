@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ackbus.git.remote_target import CheckTree
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.rescue import Rescue
@@ -141,3 +142,20 @@ def test_commit_goes_to_the_repository_that_lists_the_tree(
     assert main.ok("rev-parse", "w/fix") == head
     assert set(main.ok("ls-tree", "--name-only", head).split()) == {".gitattributes", "file", "new"}
     assert os.path.isdir(os.path.join(tree.path, ".git"))
+
+
+@pytest.mark.parametrize("act", ["restore", "put"])
+@pytest.mark.parametrize("exchange", EXCHANGES[:2], ids=lambda exchange: exchange.__name__[1:])
+def test_check_that_exchanges_the_git_of_its_tree_runs_nothing_afterwards(
+    main: Git, trees: WorkTrees, exchange: Exchange, act: str, command: Path, tmp_path: Path
+) -> None:
+    """A check runs what a candidate has, perhaps where it can write that tree alone."""
+    check = CheckTree(trees, "main")
+    tree = Path(check.put(main.head))
+    exchange(tree, command)
+    (tree / "file").write_text("changed\n")
+    (tmp_path / "ran").unlink(missing_ok=True)  # to exchange it may run the command
+    with suppress(GitFailed):
+        check.restore(main.head) if act == "restore" else check.put(main.head)
+    assert not (tmp_path / "ran").exists()
+    assert at(check.put(main.head)).ok("status", "--porcelain") == ""

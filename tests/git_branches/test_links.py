@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,16 @@ from ackbus.git.driver_setup import DriverSetup, _append, _lines, _take_out
 from ackbus.git.guard import GuardHooks
 from ackbus.git.target_refs import is_derived
 from ackbus.git.text_file import FRESH, replace_text
-from ackbus.git.trees.tree_list import read_trees
-from ackbus.git.trees.tree_state import mend
-from ackbus.git.trees.work_trees import WorkTrees, copy_files
+from ackbus.git.trees.removal import Removal
+from ackbus.git.trees.tree_list import LinkedTree, read_trees
+from ackbus.git.trees.tree_state import find_leftovers, mend
+from ackbus.git.trees.work_trees import NewTree, WorkTrees, copy_files
 from ackbus.git.work_tree import ExcludeFile, WorkTree
 from ackbus.schema.directory.layout import Layout
-from ackbus.schema.errors import Refused
+from ackbus.schema.errors import AckbusError, Refused
 from ackbus.tasks.roles.job_run import write_prompt
 
+from ..sizes import case
 from .plain_git import git
 
 
@@ -301,3 +304,117 @@ def test_settings_are_changed_where_the_repository_knows_the_folder(
     (tree / "bus").mkdir()
     SETTINGS[act.removeprefix("no ")](tree)
     assert SETTINGS[act](tree) or act == "drivers"
+
+
+# Work trees: git's folder of one may name any place, or be led there.
+
+
+def _name_folder(tree: LinkedTree, outside: Path) -> None:
+    """The tree is gone, and git's folder of it names somebody's folder instead."""
+    shutil.rmtree(tree.path)
+    Path(tree.admin, "gitdir").write_text(f"{outside}/.git\n")
+
+
+def _name_ignored_folder(tree: LinkedTree, outside: Path) -> None:
+    """To git all is ignored there: it would delete that even without force."""
+    _name_folder(tree, outside)
+    _common(tree).joinpath("info", "exclude").write_text("*\n")
+
+
+def _link_tree(tree: LinkedTree, outside: Path) -> None:
+    """The tree is a link to a folder whose `.git` leads to git's folder of the tree."""
+    shutil.rmtree(tree.path)
+    Path(tree.path).symlink_to(outside)
+    (outside / ".git").write_text(f"gitdir: {tree.admin}\n")
+
+
+def _link_settings(tree: LinkedTree, outside: Path) -> None:
+    config = _common(tree) / "config"
+    (outside / "config").write_text(config.read_text() + '[branch "w/t"]\n\tremote = x\n')
+    config.unlink()
+    config.symlink_to(outside / "config")
+
+
+def _link_folder_of_locks(tree: LinkedTree, outside: Path) -> None:
+    shutil.rmtree(_common(tree) / "ackbus")
+    _common(tree).joinpath("ackbus").symlink_to(outside)
+
+
+def _link_lock(name: str) -> Callable[[LinkedTree, Path], None]:
+    def plant(tree: LinkedTree, outside: Path) -> None:
+        _common(tree).joinpath("ackbus", name).unlink(missing_ok=True)
+        _common(tree).joinpath("ackbus", name).symlink_to(outside / "made")
+
+    return plant
+
+
+def _link_in_admin(name: str) -> Callable[[LinkedTree, Path], None]:
+    def plant(tree: LinkedTree, outside: Path) -> None:
+        Path(tree.admin, name).unlink(missing_ok=True)
+        Path(tree.admin, name).symlink_to(outside / "x")
+
+    return plant
+
+
+def _common(tree: LinkedTree) -> Path:
+    return Path(tree.admin).parent.parent
+
+
+AWAY: dict[str, Callable[[LinkedTree, Path], None]] = {
+    "folder": _name_folder,
+    "ignored folder": _name_ignored_folder,
+    "tree is a link": _link_tree,
+    "settings": _link_settings,
+    "folder of locks": _link_folder_of_locks,
+    **{name: _link_lock(name) for name in ("trees.lock", "task-t.lock")},
+    **{f"{name} of the tree": _link_in_admin(name) for name in ("HEAD", "index", "locked")},
+    **{f"{name} of the tree": _link_in_admin(name) for name in ("commondir", "gitdir", "refs")},
+    **{f"{name} of the tree": _link_in_admin(name) for name in ("ackbus.json", "index.lock")},
+    **{f"{name} of the tree": _link_in_admin(name) for name in ("ackbus.json.new", "HEAD.new")},
+}
+
+
+def _again(trees: WorkTrees) -> object:
+    base = git(Path(trees.place.main), "rev-parse", "main")
+    return trees.make(NewTree("t", "w/t", base, is_known=True))
+
+
+TREE_ACTS: dict[str, Callable[[WorkTrees], object]] = {
+    "make again": _again,
+    "remove": lambda trees: Removal(trees).remove("t", "w/t"),
+    "remove and keep": lambda trees: Removal(trees).remove("t", "w/t", keeps_files=True),
+    "say": lambda trees: Removal(WorkTrees(trees.place, is_looking=True)).check("t"),
+    "find": lambda trees: find_leftovers(WorkTrees(trees.place, is_looking=True)),
+}
+
+
+def _all_of(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Everything in a folder, and when it last changed."""
+    paths = [folder, *folder.rglob("*")]
+    status = {str(path): path.lstat() for path in paths}
+    return {name: (there.st_ino, there.st_mtime_ns) for name, there in status.items()}
+
+
+#: By day those that once led away.
+ONCE = ("folder", "ignored folder", "tree is a link", "settings", "folder of locks")
+
+
+@pytest.mark.parametrize(
+    ("kind", "act"), [case(*both, by_day=both[0] in ONCE) for both in product(AWAY, TREE_ACTS)]
+)
+def test_nothing_is_written_or_deleted_where_a_tree_leads(
+    kind: str, act: str, tmp_path: Path
+) -> None:
+    """Issue 29: `bus task clean --rescue` deleted the folder that an unpacked `.git` named."""
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet", "--initial-branch", "main")
+    git(main, "commit", "--quiet", "--allow-empty", "--message", "first")
+    trees = WorkTrees(RepositoryPlace.around(str(main)))
+    tree = trees.make(NewTree("t", "w/t", git(main, "rev-parse", "main")))
+    if act == "remove and keep":
+        Path(tree.path, "new").write_text("not committed\n")
+    AWAY[kind](tree, outside)
+    before = _all_of(outside)
+    with suppress(AckbusError):
+        TREE_ACTS[act](WorkTrees(RepositoryPlace.around(str(main)), wait_s=1))
+    assert _all_of(outside) == before

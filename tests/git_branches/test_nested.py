@@ -1,6 +1,7 @@
 """A repository or a tree within a tree goes with it only when nothing is lost by that."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,9 +134,49 @@ def strange(lib: Git) -> None:
     lib.ok("config", "extensions.new", "1")
 
 
+def alternates(lib: Git) -> None:
+    """Its branch is that of a repository that who wrote the tree may not be able to read."""
+    _lead_branch_to(lib, private(lib) / ".git")
+    objects = private(lib) / ".git" / "objects"
+    (lib.path / ".git" / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+
+
+def linked_objects(lib: Git) -> None:
+    _lead_branch_to(lib, private(lib) / ".git")
+    (lib.path / ".git" / "objects").rename(lib.path.parent / "aside")
+    (lib.path / ".git" / "objects").symlink_to(private(lib) / ".git" / "objects")
+
+
+def linked_pack(lib: Git) -> None:
+    at(private(lib)).ok("repack", "--quiet", "-ad")
+    _lead_branch_to(lib, private(lib) / ".git")
+    pack = lib.path / ".git" / "objects" / "pack"
+    pack.rmdir()
+    pack.symlink_to(private(lib) / ".git" / "objects" / "pack")
+
+
+def private(lib: Git) -> Path:
+    path = lib.path.parents[2] / "private"
+    if not path.exists():
+        repository(path).commit("mine", "file", text="secret\n")
+    return path
+
+
+def _lead_branch_to(lib: Git, git_dir: Path) -> None:
+    """Nothing of its own is left, so that all of it is whole."""
+    for name in ("refs/heads/main", "index"):
+        (lib.path / ".git" / name).unlink()
+        (lib.path / ".git" / name).symlink_to(git_dir / name)
+    shutil.rmtree(lib.path / ".git" / "logs")
+    for path in git_dir.parent.iterdir():
+        if path.is_file():
+            shutil.copy(path, lib.path)
+
+
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
+        *((harm, "taken from elsewhere") for harm in (alternates, linked_objects, linked_pack)),
         (dirty, "is not clean: unknown to git: new"),
         (shallow, "it is a shallow clone"),
         (linked, "it has work trees elsewhere"),

@@ -1,5 +1,6 @@
 """Removal loses no commit and no file: each is merged, kept at a ref, or it keeps its tree."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -205,6 +206,17 @@ def test_tree_deleted_by_hand_is_forgotten_and_its_commits_kept(
     shutil.rmtree(tree.path)
     assert [kept.commit for kept in remove(trees).kept] == [head]
     assert trees.all() == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_index_that_never_ends_keeps_the_tree(trees: WorkTrees, tree: Git, kind: str) -> None:
+    """Its copy filled the disk: of a tree whose files are gone, the index is all there is."""
+    index = Path(tree_of(trees).admin, "index")
+    shutil.rmtree(tree.path)
+    index.unlink()
+    os.mkfifo(index) if kind == "pipe" else index.symlink_to("/dev/zero")
+    with pytest.raises(Refused, match="is no plain file"):
+        remove(trees)
 
 
 @pytest.mark.parametrize("operation", ["merge", "rebase", "cherry-pick", "revert", "bisect"])

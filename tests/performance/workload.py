@@ -4,7 +4,6 @@ import io
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from ackbus import (
@@ -23,8 +22,8 @@ from ackbus import (
     read_receipts,
     work_headers,
 )
-from ackbus.automation.config.flows import Frozen
-from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry
+from ackbus.automation.config.models import Config, PluginConfig, ScheduleEntry
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.facts import AttemptEnd, Facts, Inits, JobLog, LogFilter
@@ -474,7 +473,7 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     once = ScheduleEntry(plugin="a", id="once", at_ms=clock() + 60_000, hash="o")
     submission = Submission(bus)
     scheduler = Scheduler(bus, submission, Breakers.of(bus))
-    for entries in ((entry, once), (), (entry, once), (replace(entry, hash="h2"),)):
+    for entries in ((entry, once), (), (entry, once), (entry.model_copy(update={"hash": "h2"}),)):
         plugin = PluginConfig(name="a", uses="a", schedules=entries, max_outstanding_polls=9)
         plugins = Frozen({"a": plugin})
         scheduler.apply_config(Config(directory=Path("config"), plugins=plugins))

@@ -50,9 +50,12 @@ class Driven:
 _MODELS = {"GEMINI_MODEL", "COPILOT_MODEL"}
 _CODEX_MODEL = 'model = "m"\n'
 
+#: Codex waits one second for a server, and then begins without its tools; with 0 it waits as long
+#: as a server may take: what is tested does not depend on how busy the machine is.
 _CODEX_SETTINGS = (
     f"\n{_CODEX_MODEL}"
     """\
+mcp_optional_startup_grace_ms = 0
 model_provider = "s"
 model_providers.s = {name = "s", base_url = "{model}/v1", env_key = "KEY", wire_api = "responses"}
 projects."{project}".trust_level = "trusted"

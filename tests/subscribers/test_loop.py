@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Message
-from ackbus.bus.doorbell import Listener
+from ackbus.bus.doorbell import Listener, Pace
 from ackbus.errors import InvalidInput, NotFound, SecondLoopWarning
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.inboxes import delivery
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.inbox import MAX_DELIVERIES
-from ackbus.subscribers.inboxes.mail import Pace
 
 from ..conftest import wait_until
 from ..programs import connect, raw_sql, run_program, run_program_to_sigkill, running_program
@@ -362,6 +361,7 @@ class Waits(list[float]):
             return False
 
         monkeypatch.setattr(Listener, "wait", wait)
+        monkeypatch.setattr(Listener, "pause", wait)
 
 
 def test_pace_grows_from_a_fifth_of_a_second_to_two() -> None:

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.errors import InvalidInput
+from ackbus.errors import AckbusError, InvalidInput
+from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Outcome
-from ackbus.subscribers.jobs.policy import Policy
+from ackbus.subscribers.jobs.policy import BOUNDS, CHOICES, Policy
 from ackbus.subscribers.queues.job_control import DeadLetters, JobControl
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queue_set import change_policy
@@ -267,3 +268,30 @@ def test_policy_that_is_none_is_refused(bus: Bus, rules: dict[str, Any]) -> None
     with pytest.raises(InvalidInput):
         change_policy(bus, "there", **rules)
     assert [info.policy for info in Queues(bus).list()] == [Policy()]
+
+
+def test_the_table_has_the_defaults_and_bounds_of_a_policy(bus: Bus) -> None:
+    file_of(bus).rows(
+        "INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES ('q', 't', 0, 0)"
+    )
+    assert Queues(bus).get("q").policy == Policy()
+    for rule, (least, most) in BOUNDS.items():
+        column, unit = (rule[:-1] + "ms", 1000) if rule.endswith("_s") else (rule, 1)
+        for value, is_taken in (
+            (round(least * unit), True),
+            (round(least * unit) - 1, False),
+            (most * unit, True),
+            (most * unit + 1, False),
+        ):
+            assert takes(bus, column, value) is is_taken, f"{column} = {value}"
+    for rule, words in CHOICES.items():
+        assert all(takes(bus, rule, word) for word in words)
+        assert not takes(bus, rule, "other")
+
+
+def takes(bus: Bus, column: str, value: object) -> bool:
+    try:
+        file_of(bus).rows(f"UPDATE queues SET {column} = ? WHERE name = 'q'", (value,))
+    except AckbusError:
+        return False
+    return True

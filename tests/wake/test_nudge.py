@@ -16,6 +16,8 @@ from ackbus.wake.terminals import NotWoken
 from ackbus.wake.terminals import process as described
 from ackbus.wake.waking import LINE, Nudge
 
+from ..cli.conftest import StartBus
+from ..cli.conftest import start_bus as start_bus
 from ..conftest import RunBus, wait_until
 from .conftest import AgentInTerminal, ScreenWindow, TmuxWindow
 
@@ -75,6 +77,30 @@ def test_shell_in_front_of_a_stopped_program_gets_nothing(
     wait_until(lambda: "topped" in agent.window.shown())
     agent.wait_for_shell()
     refused(agent, run_bus, "not in the foreground")
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "reason"),
+    [
+        ("draft", (), "takes no line now: it asks something, or has a line begun"),
+        ("edits", (), "cat reads the terminal of python"),
+        ("lines", ("env", "-u", "TMUX"), "is in neither tmux nor screen; give a command"),
+        ("lines", ("env", "TMUX_PANE=%9"), "is not, or no longer, its program's"),
+    ],
+)
+def test_watch_says_what_is_in_the_terminal(
+    mode: str, before: tuple[str, ...], reason: str, in_tmux: AgentInTerminal, start_bus: StartBus
+) -> None:
+    """Issue 32, item 10."""
+    in_tmux.start(mode, "me", *before)
+    in_tmux.bus.publish("t", from_agent="lead", to_agent="me", priority=0)
+    watcher = start_bus("wake", "me", "--watch", "--after", "0s")
+    assert watcher.stdout is not None
+    lines = [watcher.stdout.readline() for _ in range(2)]
+    assert lines[0] == b"did not wake me: message 1 waits: no request, of priority normal\n"
+    assert lines[1].startswith(b"did not wake me: ")
+    assert reason.encode() in lines[1]
+    assert in_tmux.read == ""
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's program")

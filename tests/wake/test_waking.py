@@ -2,20 +2,23 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
+from ackbus.cli.running.waking import OwnCommand
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
 from ackbus.wake.notes import WakeNote, WakeNotes
 from ackbus.wake.terminals import NotWoken
-from ackbus.wake.waking import TEXT, Nudge, Waker
+from ackbus.wake.waking import TEXT, Nudge, WakeMethod, Waker
 
 from ..cli.conftest import BUS, StartBus, assert_error
 from ..cli.conftest import start_bus as start_bus
@@ -101,8 +104,10 @@ def test_watcher_wakes_once_for_each_interactive_message(
     mail(bus, 1)
     second = mail(bus)
     assert watcher.stdout is not None
-    told = [json.loads(watcher.stdout.readline()) for _ in range(2)]
-    assert [(each["woken"], each["seq"]) for each in told] == [(True, first), (True, second)]
+    told = [json.loads(watcher.stdout.readline()) for _ in range(4)]
+    assert [each.get("seq") for each in told] == [None, first, None, second]
+    assert [each["woken"] for each in told] == [False, True, False, True]
+    assert told[2]["reason"] == "message 3 waits: no request, of priority normal"
     assert seqs(ran) == [first, second]
 
 
@@ -363,5 +368,87 @@ def test_watch_says_why_mail_woke_nobody(bus: Bus) -> None:
         "'me' was not woken: message 2 waits: a request to it, of priority background",
         "'me' was not woken: message 3 waits: a request to all, of priority normal",
         "woke for 4",
-        "'me' was not woken: message 5 waits: it was woken less than 600 s ago (--pace)",
+        "'me' was not woken: message 5 waits: a wake was tried less than 600 s ago (--pace)",
     ]
+
+
+def says_why(bus: Bus, way: WakeMethod, *, pace_s: float = 600, looks: int = 1) -> list[str]:
+    """The lines of a watcher about its looks."""
+    rounds = iter([True] * looks)
+    following = Waker(bus, "me", way, pace_s=pace_s).follow(
+        patience_s=0, retry_s=0, goes_on=lambda: next(rounds, False)
+    )
+    return [str(end) if isinstance(end, NotWoken) else f"woke for {end.seq}" for end in following]
+
+
+def test_watch_says_every_reason_of_what_came_at_once(bus: Bus) -> None:
+    """A reason once, with the newest mail that has it, and none is lost beside a wake."""
+    for priority in (1, 1, 2, 1, 0):
+        mail(bus, priority)
+    bus.publish("t.request", from_agent="a", to_agent="me", priority=2)
+    assert says_why(bus, Calls()) == [
+        "'me' was not woken: message 4 waits: no request, of priority normal",
+        "'me' was not woken: message 3 waits: no request, of priority background",
+        "woke for 5",
+    ]
+
+
+def block_notes(bus: Bus) -> None:
+    """Something else stands where the folder of the notes would be."""
+    Path(bus.layout.directory, "woken").write_text("")
+
+
+#: What keeps an agent from being woken by its terminal, and what a watcher says of it.
+#: tests/wake/test_nudge.py has what is in the terminal itself.
+IN_THE_WAY: dict[str, tuple[Callable[[Bus], object], str]] = {
+    "no session": (lambda bus: None, "it has never beaten its heart; start it"),
+    "an ended session": (
+        lambda bus: bus.heartbeats.beat("me", "stopped"),
+        "it is stopped; start it",
+    ),
+    "another machine": (
+        lambda bus: bus.heartbeats.beat("me", is_here=False),
+        "its process is not on this machine",
+    ),
+    "a dead process": (
+        lambda bus: bus.heartbeats.beat("me", pid=2**22 - 1),
+        "its process has ended; start it",
+    ),
+    "two agents in one process": (
+        lambda bus: [bus.heartbeats.beat(name, pid=os.getpid()) for name in ("me", "you")],
+        "its heart beats in the process of 'you'",
+    ),
+    "no `bus mcp`": (
+        lambda bus: bus.heartbeats.beat("me", pid=os.getpid()),
+        "its heart does not beat in a 'bus mcp'",
+    ),
+    "notes that can't be kept": (block_notes, "no note can be kept: "),
+}
+
+
+@pytest.mark.parametrize("obstacle", IN_THE_WAY)
+def test_watch_says_what_is_in_the_way_of_a_wake(obstacle: str, bus: Bus) -> None:
+    """Once, though it tries again; and a person is told what to do."""
+    put, reason = IN_THE_WAY[obstacle]
+    mail(bus)
+    put(bus)
+    (line,) = says_why(bus, Nudge(bus, "me"), looks=3)
+    assert line.startswith(f"'me' was not woken: {reason}")
+
+
+def test_watch_says_that_another_process_is_at_it(bus: Bus) -> None:
+    mail(bus)
+    with WakeNotes(bus, "me").alone(0):
+        said = says_why(bus, Calls())
+    assert said == ["'me' was not woken: another process is at it at this moment"]
+
+
+def test_watch_says_that_a_try_failed_and_when_it_tries_again(bus: Bus) -> None:
+    """The agent was not woken, and yet the pace holds: the command may fail each time."""
+    mail(bus)
+    said = says_why(bus, OwnCommand(bus, "me", ["false"]), looks=2)
+    assert said == [
+        "'me' was not woken: 'false': exit status 1",
+        "'me' was not woken: message 1 waits: a wake was tried less than 600 s ago (--pace)",
+    ]
+    assert says_why(bus, Calls(), pace_s=0) == ["woke for 1"]

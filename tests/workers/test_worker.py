@@ -852,7 +852,7 @@ def test_answers_into_a_full_queue_wait_for_room_and_none_is_lost(
     with at_work(worker, lambda message: message.payload):
         wait_until(lambda: "waits: queue 'next' is full" in caplog.text)
         for _ in range(4):
-            worker._wake()  # what is tried again is not told again
+            worker._waiting.wake()  # what is tried again is not told again
         wait_until(lambda: done(bus) == 2)
         wait_until(has_room_for_all)
     # In no promised order: room may appear between one that still had none and the next.

@@ -13,7 +13,8 @@ import time
 from contextlib import suppress
 from io import FileIO
 
-from ...schema.children import EndUnknown, ReapedChild
+from ...bus.doorbell import StopEvent
+from ...schema.children import EndUnknown, ReapedChild, exit_descriptor
 from ...schema.process_table import is_running
 from ...schema.processes import start_thread
 
@@ -22,43 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from threading import Thread
-    from typing import Protocol
 
     from .supervisor import Limits
-
-    class Leader(Protocol):
-        """The command that leads a session, such as a `Popen`."""
-
-        pid: int
-        returncode: int | None
-
-    class ChildProcess(Protocol):
-        """A running command, a child of this process or of a supervisor."""
-
-        pipes: Pipes
-        fd: int | None
-
-        @property
-        def returncode(self) -> int | None:
-            """Its exit status, or minus the number of the signal that ended it; None until then."""
-
-        def read_report(self) -> bool:
-            """Read a report from the descriptor `fd`; return whether more may come."""
-
-        def has_exited(self) -> bool:
-            """Whether the command itself has ended; its `returncode` may follow with `reap`."""
-
-        def reap(self) -> None:
-            """Take note of how a command that has exited did so."""
-
-        def is_left(self) -> bool:
-            """Whether the command, or something that it started, is there and can be ended."""
-
-        def signal(self, number: int) -> None:
-            """Send a signal to the command and what it started."""
-
-        def close(self) -> None:
-            """Give back what is held for it besides its pipes."""
+    from .supervisors import SupervisedChild
 
 # The switch that ends commands early.
 
@@ -72,14 +39,15 @@ GRACE_S = 5.0
 DYING_S = 5.0
 
 
-class StopSwitch:
-    """Ends the commands that run with it, from any thread or from a signal handler.
+class StopSwitch(StopEvent):
+    """Ends the commands that run with it, and waits, from any thread or from a signal handler.
 
     It stays thrown: a command that would start with it later does not start. Its two descriptors
     are closed with the last reference to it, so that no late throw writes into another file.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._reader = self._writer = -1  # for __del__, in case the next line raises
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
@@ -93,16 +61,12 @@ class StopSwitch:
         self._kill_times.append(time.monotonic() + grace_s)
         with suppress(BlockingIOError):  # it is full of these bytes, which are never read
             os.write(self._writer, b"!")
+        self.set()
 
     @property
     def kill_at(self) -> float:
         """When to kill, on the monotonic clock: infinity until the switch is thrown."""
         return min(self._kill_times, default=math.inf)
-
-    @property
-    def is_thrown(self) -> bool:
-        """Whether the switch was thrown."""
-        return bool(self._kill_times)
 
     def fileno(self) -> int:
         """The descriptor that is readable for ever after the switch was thrown."""
@@ -279,7 +243,7 @@ class ProcessSession:
     too, if there is a session but no process with the id of the command.
     """
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: ReapedChild | SupervisedChild) -> None:
         self._leader = leader
 
     def signal(self, number: int) -> None:
@@ -413,7 +377,7 @@ class OwnChild:
             raise
         finally:
             self.pipes.close_theirs()
-        self.fd = _exit_descriptor(self._process.pid)
+        self.fd = exit_descriptor(self._process.pid)
         self._is_dead = False
         self._session = ProcessSession(self._process)
 
@@ -456,16 +420,6 @@ class OwnChild:
         with suppress(subprocess.TimeoutExpired, EndUnknown):
             self._process.wait(DYING_S)
         self.close()
-
-
-def _exit_descriptor(pid: int) -> int | None:
-    """A descriptor that is readable when a child has exited; None where there is no such thing."""
-    if sys.platform != "linux":
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # an old kernel, a sandbox, too many open files
-        return None
 
 
 # The start of a command, which no signal handler can interrupt.

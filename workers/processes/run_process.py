@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .own_child import ChildProcess, StopSwitch
+    from .own_child import StopSwitch
     from .supervisor import Limits
-    from .supervisors import Supervisors
+    from .supervisors import SupervisedChild, Supervisors
 
     #: Takes the name of a stream and bytes of it; it must not block.
     Output = Callable[[str, bytes], None]
@@ -61,7 +61,7 @@ class RunningCommand:
 
     def __init__(
         self,
-        child: ChildProcess,
+        child: OwnChild | SupervisedChild,
         stdin: bytes,
         max_stdout_bytes: int | None,
         max_stderr_bytes: int | None,

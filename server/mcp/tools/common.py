@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,12 @@ import orjson
 from anyio.from_thread import check_cancelled
 from pydantic import Field
 
+from ....bus import doorbell
 from ....bus.bus import Bus
-from ....bus.doorbell import listen
 from ....bus.heartbeats import Liveness
 from ....bus.log.log import find_message
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.message import Message
-from ....subscribers.inboxes.mail import Pace
 from ....subscribers.inboxes.seen_mail import SeenMailFile
 from ....subscribers.inboxes.session import inbox_of
 from ..session import McpSession, ResultRoom, as_sent
@@ -317,15 +315,18 @@ def wait_for(
     """
     if not wait_s:
         return look()
-    deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
-    with listen(session.bus) as listener:  # before the look: what comes after it is heard
-        while True:
-            outcome = look()
-            left_s = deadline - time.monotonic()
-            if is_there(outcome) or left_s <= 0 or session.home.is_ending:
-                return outcome
-            listener.wait(min(pace.next(), left_s))
-            check_cancelled()  # else its thread would stay occupied until the time is over
+
+    def look_if_wanted() -> T:
+        check_cancelled()  # else its thread would stay occupied until the time is over
+        return look()
+
+    return doorbell.wait_for(
+        session.bus,
+        look_if_wanted,
+        lambda outcome: is_there(outcome) or session.home.is_ending,
+        timeout_s=wait_s,
+        recheck_s=doorbell.Pace(idle_s=_NOTICE_S).next,
+    )
 
 
 def note_shown(

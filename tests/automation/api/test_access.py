@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Secret
-from ackbus.automation.config.snapshot import TokenConfig
+from ackbus.automation.config.models import TokenConfig
+from ackbus.automation.config.values import Secret
 from ackbus.schema.message.names import MAX_SEQ
 from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.server.automation.access import ConfigTokens

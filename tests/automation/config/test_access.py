@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from ackbus.automation.config.snapshot import Config
+from ackbus.automation.config.models import Config
 
 from ..conftest import Folder
 

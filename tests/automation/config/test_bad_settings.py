@@ -116,7 +116,7 @@ def test_a_plugin_may_have_as_many_jobs_as_there_are_workers(folder: Folder) -> 
         ("every: 5m, preferred_window: {start: 08:00}", "preferred_window.end: 'end' is missing"),
         (
             "every: 5m, preferred_window: {start: 08:00, end: 25:00}",
-            "preferred_window: '25:00' is not a time of day",
+            "preferred_window.end: '25:00' is not a time of day",
         ),
         ("cron: '* * * *'", "cron: cron '* * * *' has 4 fields, and not five: minute, hour, day"),
         ("cron: '0 0 * * * *'", "cron: cron '0 0 * * * *' has 6 fields"),
@@ -138,6 +138,10 @@ def test_a_plugin_may_have_as_many_jobs_as_there_are_workers(folder: Folder) -> 
         ("every: 5m, jitter: 5m", "jitter: the jitter must be shorter than the interval"),
         ("every: 5m, payload: [1]", "payload: write a map"),
         ("evry: 5m", "evry: 'evry' is not a setting here; did you mean 'every'?"),
+        ("every_s: 300", "every_s: 'every_s' is not a setting here; did you mean 'every'?"),
+        ("every: 5m, plugin: echo", "plugin: 'plugin' is not a setting here"),
+        ("every: 5m, hash: h", "hash: 'hash' is not a setting here"),
+        ("every: 5m, place: {file: f, line: 1, path: p}", "place: 'place' is not a setting here"),
         ("at: tomorrow", "at: 'tomorrow' is not a point in time; write one such as 2026-03-15T14"),
     ],
 )
@@ -293,3 +297,8 @@ def test_a_preferred_window_is_taken_and_warned_of(folder: Folder) -> None:
     assert entry.preferred_window is not None
     assert entry.preferred_window.start_minute == 480
     assert "times outside of it are moved to its next start" in str(config.warnings)
+
+
+def test_a_list_of_wrong_entries_is_not_called_empty(folder: Folder) -> None:
+    text = "pipelines: [{name: p, on: e, steps: [5]}]\n"
+    assert refused(folder, text) == ["1: pipelines[0].steps[0]: write a map"]

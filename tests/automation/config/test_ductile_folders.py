@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.flows import Predicate
+from ackbus.automation.config.models import Condition
 
 from ..conftest import Folder
 
@@ -181,7 +181,7 @@ def test_a_folder_of_the_specification_loads_as_it_is(folder: Folder) -> None:
     assert config.pipelines[0].steps[0].plugin == "withings"
     assert config.pipelines[0].steps[0].command == "sync"
     assert config.pipelines[0].timeout_s == 180
-    assert config.service.state_dir == folder.path / "data"
+    assert Path(config.state.path).parent == folder.path / "data"
 
 
 #: In forms of CONFIG_REFERENCE, WEBHOOKS, PIPELINES, YAML_TIPS and others of its pages.
@@ -290,7 +290,7 @@ def test_a_folder_of_the_pages_loads_as_it_is(folder: Folder) -> None:
     assert snapshot.faults == ()
     config = snapshot.config
     assert config.service.log_level == "info"
-    assert config.service.state_path == folder.path / "data/ductile.db"
+    assert config.state.path == str(folder.path / "data/ductile.db")
     notify = config.plugins["discord_notify"]
     assert (notify.timeout_s("poll"), notify.retry.max_attempts) == (15, 2)
     assert notify.notify_on_complete
@@ -298,7 +298,7 @@ def test_a_folder_of_the_pages_loads_as_it_is(folder: Folder) -> None:
     assert notify.config == expected
     assert snapshot.plugins["check_youtube"].folder.name == "if"
     standard, wisdom, hooked = config.pipelines
-    assert wisdom.condition == Predicate("payload.new", "eq", True)
+    assert wisdom.condition == Condition(path="payload.new", op="eq", value=True)
     assert (wisdom.from_plugin, wisdom.max_depth) == ("check_youtube", 5)
     assert (wisdom.steps[0].baggage_from, wisdom.steps[0].namespace) == (
         "payload.metadata",

@@ -9,9 +9,8 @@ from ackbus.automation.config.durations import (
     point_ms,
     size_bytes,
     weekday,
-    window_of,
 )
-from ackbus.automation.config.snapshot import Window
+from ackbus.automation.config.models import Window, window_of
 
 DAY = 86_400.0
 
@@ -65,9 +64,9 @@ def test_other_sizes_are_refused(text: str) -> None:
 
 @pytest.mark.requirement("D-43")
 def test_windows_may_wrap_over_midnight() -> None:
-    assert window_of("08:00-22:00") == Window(480, 1320)
-    assert window_of("22:00-06:00") == Window(1320, 360)
-    assert window_of("00:00 - 23:59") == Window(0, 1439)
+    assert window_of("08:00-22:00") == Window(start_minute=480, end_minute=1320)
+    assert window_of("22:00-06:00") == Window(start_minute=1320, end_minute=360)
+    assert window_of("00:00 - 23:59") == Window(start_minute=0, end_minute=1439)
 
 
 @pytest.mark.requirement("D-43")

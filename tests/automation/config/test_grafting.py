@@ -148,7 +148,7 @@ def test_a_configuration_may_be_one_file_of_another_name(folder: Folder) -> None
     mine.path = path
     config = mine.load()
     assert config.service.name == "mine"
-    assert config.service.state_path == folder.path / "data/x.db"
+    assert config.state.path == str(folder.path / "data/x.db")
 
 
 @pytest.mark.requirement("D-81")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ackbus.automation.config.snapshot import REDACTED, is_secret_key, shown
+from ackbus.automation.config.redaction import REDACTED, is_secret_key, shown
 
 from ..conftest import Folder
 

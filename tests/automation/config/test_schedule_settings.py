@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.automation.config.snapshot import ScheduleEntry, Window
+from ackbus.automation.config.models import ScheduleEntry, Window
 
 from ..conftest import Folder
 
@@ -41,7 +41,7 @@ def test_windows_zones_and_weekdays_are_kept(folder: Folder) -> None:
         "[{cron: '* * * * *', only_between: 22:00-06:00, timezone: Australia/Sydney,"
         " not_on: [saturday, 7]}]",
     )
-    assert entry.only_between == Window(1320, 360)
+    assert entry.only_between == Window(start_minute=1320, end_minute=360)
     assert (entry.timezone, entry.not_on) == ("Australia/Sydney", {0, 6})
 
 

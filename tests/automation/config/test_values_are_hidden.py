@@ -8,7 +8,7 @@ import pytest
 
 from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.config.snapshot import shown
+from ackbus.automation.config.redaction import shown
 from ackbus.automation.log import ServiceLog
 
 from ..conftest import Folder

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from ackbus.automation.config.snapshot import PartOf, Rate, WebhookEndpoint, shown
+from ackbus.automation.config.models import WebhookEndpoint
+from ackbus.automation.config.redaction import shown
+from ackbus.automation.config.values import PartOf, Rate
 
 from ..conftest import Folder
 

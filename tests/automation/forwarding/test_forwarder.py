@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from ackbus import Bus, Draft, Inbox, Queue
-from ackbus.automation.config.snapshot import key_of
+from ackbus.automation.config.values import key_of
 from ackbus.automation.forwarder import (
     MAX_RETRY_AFTER_S,
     MEDIA_TYPE,
@@ -267,6 +267,14 @@ def test_redirect_is_not_followed(bus: Bus) -> None:
     assert (len(receiver.posted), inner.connections) == (11, 0)
 
 
+def test_interim_answers_only_say_that_another_follows(bus: Bus) -> None:
+    bus.publish("t", 1, from_agent="a")
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    with receiving(lambda posted, number: interim * 20 + OK) as receiver:
+        forward(bus, receiver.url)
+    assert receiver.data == [1]
+
+
 def _slow(connection: socket.socket) -> None:
     """Sends one byte of a head a moment, for ever."""
     for byte in b"HTTP/1.1 200 OK\r\n" + b"X-Slow: y\r\n" * 1_000_000:
@@ -305,11 +313,22 @@ def _nothing(connection: socket.socket) -> None:
     connection.shutdown(socket.SHUT_RDWR)
 
 
+def _cut_head(connection: socket.socket) -> None:
+    """Ends before the empty line: `http.client` by itself takes that for the end of the head."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nA: b\r\n")
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _cut_after_interim(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK")
+    connection.shutdown(socket.SHUT_RDWR)
+
+
 TROUBLE = {
     each.__name__: each
     for each in (
         *(_slow, _silent, _endless_head, _many_headers, _interim),
-        *(_reset, _no_http, _nothing),
+        *(_reset, _no_http, _nothing, _cut_head, _cut_after_interim),
     )
 }
 

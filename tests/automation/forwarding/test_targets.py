@@ -12,7 +12,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation import forwarding_targets
-from ackbus.automation.config.snapshot import key_of
+from ackbus.automation.config.values import key_of
 from ackbus.automation.forwarder import Forwarder, Subscription
 from ackbus.automation.forwarding_targets import Target, Unreachable
 from ackbus.schema.errors import InvalidInput

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.config.snapshot import BreakerConfig
+from ackbus.automation.config.models import BreakerConfig
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.records.breakers import Breakers
 from ackbus.subscribers.queues.queue import Queue

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.automation.config.snapshot import ServiceConfig
+from ackbus.automation.config.models import ServiceConfig
 from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.facts import MAX_STATE_BYTES, Facts
 from ackbus.automation.records.fence import Fence

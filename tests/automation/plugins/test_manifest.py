@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.automation.plugins.manifest import FactOutput, Manifest, read_manifest
+from ackbus.automation.plugins.manifest import Manifest, read_manifest
 
 from ..conftest import Folder
 
@@ -86,7 +86,7 @@ def test_a_manifest_of_the_specification_is_read(folder: Folder) -> None:
     types = {name: command.type for name, command in manifest.commands.items()}
     expected = {"poll": "read", "sync": "write", "oauth_callback": "write", "health": "read"}
     assert types == expected
-    assert manifest.required == ("client_id", "client_secret")
+    assert manifest.config_keys.required == ("client_id", "client_secret")
     assert manifest.concurrency_safe
 
 
@@ -97,8 +97,10 @@ def test_a_manifest_of_the_pages_is_read(folder: Folder) -> None:
     assert not manifest.concurrency_safe
     assert manifest.commands["poll"].retry_safe is True
     assert manifest.commands["token_refresh"].type == "write"
-    assert manifest.fact_outputs == (FactOutput("poll", "sqlite_change.snapshot"),)
-    assert manifest.optional == ()
+    assert [(rule.command, rule.fact_type) for rule in manifest.fact_outputs] == [
+        ("poll", "sqlite_change.snapshot")
+    ]
+    assert manifest.config_keys.optional == ()
 
 
 @pytest.mark.requirement("D-57")

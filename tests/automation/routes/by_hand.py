@@ -9,7 +9,7 @@ from typing import Any
 
 from ackbus import Bus
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.snapshot import Config
+from ackbus.automation.config.models import Config
 from ackbus.automation.jobs import submission
 from ackbus.automation.jobs.endings import Alarms, JobEndings
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd

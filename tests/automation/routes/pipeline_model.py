@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ackbus.automation.config.flows import Pipeline, PipelineStep, Predicate
+from ackbus.automation.config.models import Condition, Pipeline, PipelineStep
 
 Payload = dict[str, Any]
 Place = tuple[Any, ...]
@@ -107,7 +107,7 @@ class PipelineModel:
 
 def _holds(condition: Any, given: Given) -> bool:
     """The conditions that are drawn: of a number that is there and at least so large."""
-    assert isinstance(condition, Predicate)
+    assert isinstance(condition, Condition)
     number = given.payload.get("n")
     return (
         isinstance(number, int) and isinstance(condition.value, int) and number >= condition.value

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Frozen, Pipeline, PipelineStep, Predicate
+from ackbus.automation.config.models import Condition, Pipeline, PipelineStep
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
 from ackbus.automation.records.facts import JobLog
 from ackbus.automation.routes.router import Router
@@ -42,7 +43,7 @@ def hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ByHand]:
 conditions = (
     st.none()
     | st.none()
-    | st.builds(Predicate, st.just("payload.n"), st.just("gte"), st.integers(0, 4))
+    | st.builds(Condition, path=st.just("payload.n"), op=st.just("gte"), value=st.integers(0, 4))
 )
 claims = st.sampled_from(
     [Frozen(), Frozen(), Frozen({"x": "payload.n"}), Frozen({"y": "payload.n"})]

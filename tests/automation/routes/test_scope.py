@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus.automation.config.flows import AllOf, AnyOf, Frozen, Not, PipelineStep, Predicate
+from ackbus.automation.config.models import Condition, PipelineStep
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.routes.conditions import (
     ABSENT,
     MAX_CONTEXT_BYTES,
@@ -106,20 +107,20 @@ DO_NOT = [
 
 @pytest.mark.parametrize(("path", "op", "value"), HOLDS)
 def test_this_comparison_holds(path: str, op: str, value: object) -> None:
-    assert holds(Predicate(path, op, value), SCOPE)
+    assert holds(Condition(path=path, op=op, value=value), SCOPE)
 
 
 @pytest.mark.parametrize(("path", "op", "value"), DO_NOT)
 def test_this_comparison_does_not_hold(path: str, op: str, value: object) -> None:
-    assert not holds(Predicate(path, op, value), SCOPE)
+    assert not holds(Condition(path=path, op=op, value=value), SCOPE)
 
 
 def test_conditions_are_combined() -> None:
-    true, false = Predicate("payload.count", "eq", 3), Predicate("payload.count", "eq", 4)
-    assert holds(AllOf((true, Not(false))), SCOPE)
-    assert not holds(AllOf((true, false)), SCOPE)
-    assert holds(AnyOf((false, true)), SCOPE)
-    assert not holds(AnyOf((false, false)), SCOPE)
+    true, false = (Condition(path="payload.count", op="eq", value=value) for value in (3, 4))
+    assert holds(Condition(all=(true, Condition(not_=false))), SCOPE)
+    assert not holds(Condition(all=(true, false)), SCOPE)
+    assert holds(Condition(any=(false, true)), SCOPE)
+    assert not holds(Condition(any=(false, false)), SCOPE)
     assert holds(None, SCOPE)
 
 

@@ -1,11 +1,10 @@
 """A bus with a plugin whose schedules are decided by hand, at the times of a clock that is set."""
 
-from dataclasses import replace
 from typing import Literal
 
 from ackbus import Bus, Claim, Queue
-from ackbus.automation.config.flows import Frozen
-from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry, ServiceConfig
+from ackbus.automation.config.models import Config, PluginConfig, ScheduleEntry, ServiceConfig
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.schedules.firing import ScheduleControl
@@ -60,8 +59,7 @@ class Stage:
         self.scheduler._chance = lambda: 0.5
 
     def take(self, *entries: ScheduleEntry, **fields: object) -> "Stage":
-        plugin = PluginConfig(name="feed", uses="feed", schedules=entries)
-        plugin = replace(plugin, **fields)  # type: ignore[arg-type]
+        plugin = PluginConfig(name="feed", uses="feed", schedules=entries, **fields)  # type: ignore[arg-type]
         breakers = {"feed": plugin.circuit_breaker}
         self.breakers.use_rules(breakers)
         config = Config(
@@ -124,7 +122,6 @@ class Stage:
 
 def entry(minutes: float | None = None, **fields: object) -> ScheduleEntry:
     every_s = None if minutes is None else minutes * 60.0
-    made = replace(ScheduleEntry(plugin="feed", every_s=every_s), **fields)  # type: ignore[arg-type]
-    return replace(
-        made, hash=made.hash or repr((made.every_s, made.cron, made.at_ms, made.after_s))
-    )
+    entry = ScheduleEntry(**{"plugin": "feed", "every_s": every_s} | fields)  # type: ignore[arg-type]
+    times = repr((entry.every_s, entry.cron, entry.at_ms, entry.after_s))
+    return entry.model_copy(update={"hash": entry.hash or times})

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ackbus.automation.config.snapshot import BreakerConfig, ScheduleEntry, Window
+from ackbus.automation.config.models import BreakerConfig, ScheduleEntry, Window
 from ackbus.automation.jobs.submission import Duplicate, JobRequest, Submission, Submitted
 from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.subscribers.queues.queue_set import change_policy
@@ -29,7 +29,7 @@ def daily(minutes: int, **fields: object) -> ScheduleEntry:
 
 def window(begin: int, end: int) -> Window:
     """A part of the day, in minutes after the beginning."""
-    return Window((BEGUN_MINUTE + begin) % DAY, (BEGUN_MINUTE + end) % DAY)
+    return Window(start_minute=(BEGUN_MINUTE + begin) % DAY, end_minute=(BEGUN_MINUTE + end) % DAY)
 
 
 def fired(stage: Stage, id: str = "default") -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.automation.config.snapshot import ScheduleEntry
+from ackbus.automation.config.models import ScheduleEntry
 from ackbus.automation.schedules import recurrence
 from ackbus.automation.schedules.recurrence import upcoming
 

@@ -8,8 +8,8 @@ from zoneinfo import TZPATH
 import pytest
 
 from ackbus.automation.config import durations as own_zone_module
-from ackbus.automation.config.shapes import check_timezone
-from ackbus.automation.config.snapshot import ScheduleEntry
+from ackbus.automation.config.models import ScheduleEntry
+from ackbus.automation.config.validation import check_timezone
 from ackbus.automation.schedules.recurrence import why_not, zone_of
 from ackbus.schema.errors import InvalidInput
 

@@ -1,13 +1,12 @@
 """Nominal times, jitter and windows of schedules."""
 
 import random
-from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from ackbus.automation.config.snapshot import ScheduleEntry, Window
+from ackbus.automation.config.models import ScheduleEntry, Window
 from ackbus.automation.schedules.recurrence import (
     due_time,
     first_nominal,
@@ -24,7 +23,7 @@ NOW_MS = 1_780_000_000_000
 
 
 def entry(**fields: object) -> ScheduleEntry:
-    return replace(ScheduleEntry(plugin="feed", hash="h"), **fields)  # type: ignore[arg-type]
+    return ScheduleEntry(**{"plugin": "feed", "hash": "h"} | fields)  # type: ignore[arg-type]
 
 
 def at(text: str, zone: str = "UTC", fold: int = 0) -> int:
@@ -62,8 +61,8 @@ def test_only_intervals_have_jitter() -> None:
     assert due_time(entry(cron="0 * * * *", jitter_s=600.0), NOW_MS, 0.9) == NOW_MS
 
 
-DAY = Window(8 * 60, 10 * 60)
-NIGHT = Window(22 * 60, 6 * 60)
+DAY = Window(start_minute=8 * 60, end_minute=10 * 60)
+NIGHT = Window(start_minute=22 * 60, end_minute=6 * 60)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_a_preferred_window_moves_a_time_to_its_start() -> None:
 
 
 def test_a_window_whose_start_the_clock_skips_begins_after_the_gap() -> None:
-    window = Window(2 * 60 + 30, 4 * 60)
+    window = Window(start_minute=2 * 60 + 30, end_minute=4 * 60)
     berlin = ZoneInfo("Europe/Berlin")
     moved = moved_into(window, at("2026-03-29T00:30", "Europe/Berlin"), berlin)
     assert datetime.fromtimestamp(moved / 1000, berlin).isoformat() == "2026-03-29T03:30:00+02:00"

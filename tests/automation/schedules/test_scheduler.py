@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Frozen
-from ackbus.automation.config.snapshot import (
+from ackbus.automation.config.models import (
     BreakerConfig,
     Config,
     PluginConfig,
     ScheduleEntry,
     Window,
 )
+from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.schedules import firing as firing_module
 from ackbus.automation.schedules.firing import ScheduleControl, times_until
@@ -227,7 +227,7 @@ def test_a_single_time_comes_once_also_after_a_restart(
 @pytest.mark.requirement("D-43", "D-45")
 def test_times_outside_of_the_window_are_skipped_with_the_reason(stage: Stage) -> None:
     hour = datetime.fromtimestamp(BEGIN_MS / 1000, ZoneInfo("UTC")).hour
-    shut = Window((hour + 2) % 24 * 60, (hour + 4) % 24 * 60)
+    shut = Window(start_minute=(hour + 2) % 24 * 60, end_minute=(hour + 4) % 24 * 60)
     stage.take(entry(5, only_between=shut, timezone="UTC")).tick()
     assert stage.told() == [("skipped", 0, 1)]
     assert stage.reasons()[0].startswith("only between")

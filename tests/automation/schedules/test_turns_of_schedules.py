@@ -8,7 +8,7 @@ import pytest
 
 from ackbus.automation import attention
 from ackbus.automation.attention import checks_of
-from ackbus.automation.config.snapshot import BreakerConfig, ScheduleEntry, Window
+from ackbus.automation.config.models import BreakerConfig, ScheduleEntry, Window
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.schedules.tables import Schedules
@@ -112,7 +112,7 @@ def test_time_that_waits_is_skipped_when_the_next_one_comes(stage: Stage) -> Non
 
 def test_time_that_waits_outside_of_its_window_is_skipped(stage: Stage) -> None:
     minute = BEGIN_MS // MINUTE_MS % (24 * 60)
-    window = Window(minute, (minute + 3) % (24 * 60))
+    window = Window(start_minute=minute, end_minute=(minute + 3) % (24 * 60))
     stage.take(entry(60, id="a"), entry(60, id="b", only_between=window, timezone="UTC")).tick()
     stage.tick(1)
     stage.clock.go(4)
@@ -175,7 +175,7 @@ def test_schedule_that_does_not_fire_some_times_is_in_the_status_and_the_doctor(
 def test_what_keeps_itself_back_does_not_starve(stage: Stage) -> None:
     """Times outside of windows, and those of a pause."""
     minute = BEGIN_MS // MINUTE_MS % (24 * 60)
-    window = Window((minute + 600) % (24 * 60), (minute + 660) % (24 * 60))
+    window = Window(start_minute=(minute + 600) % (24 * 60), end_minute=(minute + 660) % (24 * 60))
     stage.take(entry(5, only_between=window, timezone="UTC"))
     for _ in range(12):
         stage.tick(5)

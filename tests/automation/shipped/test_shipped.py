@@ -31,7 +31,7 @@ def test_every_manifest_is_right_and_describes_each_setting(name: str) -> None:
     manifest, faults = read_manifest(SHIPPED / name / "manifest.yaml")
     assert manifest is not None, faults
     assert {"init", "health"} < manifest.commands.keys()
-    for key in (*manifest.required, *manifest.optional):
+    for key in (*manifest.config_keys.required, *manifest.config_keys.optional):
         assert key in manifest.description, key
 
 

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from ackbus.automation.config.flows import Secret
-from ackbus.automation.config.snapshot import WebhookEndpoint
+from ackbus.automation.config.models import WebhookEndpoint
+from ackbus.automation.config.values import Secret
 from ackbus.automation.webhooks import BadSignature, Signed, sign, verify
 
 from . import senders

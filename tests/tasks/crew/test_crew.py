@@ -134,8 +134,8 @@ def test_faulty_file_starts_nothing(project: Path, bus_dir: Path, run_bus: RunBu
     (project / "crew.yaml").write_text("planner: {}\nworkers:\n  count: 0\n  what: 1\n")
     refused = run_bus("crew", "start", "crew.yaml")
     assert refused.code == 78
-    assert "crew.yaml:1: planner needs one command" in refused.err
-    assert "crew.yaml:4: workers.what is not known" in refused.err
+    assert "crew.yaml:1: planner.command: 'command' is missing" in refused.err
+    assert "crew.yaml:4: workers.what: 'what' is not a setting here" in refused.err
     assert run_bus("crew", "start", "none.yaml").code == 2
     assert not (bus_dir / "crew.lock").exists()
 

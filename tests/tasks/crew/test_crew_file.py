@@ -4,18 +4,20 @@ from textwrap import dedent
 
 import pytest
 
-from ackbus.tasks.crew_file import CrewFaults, CrewFile, Role, parsed, read_crew
+from ackbus.automation.config.yaml_tree import parse
+from ackbus.tasks.crew_file import CrewFaults, CrewFile, Role, read_crew
 
 
 def read(text: str) -> CrewFile:
-    return read_crew([parsed(dedent(text), "/work/crew.yaml")], ["bus"])
+    file = "/work/crew.yaml"
+    return read_crew(file, [parse(dedent(text), file)], ["bus"])
 
 
 def faults(text: str) -> list[str]:
     with pytest.raises(CrewFaults) as refused:
         read(text)
     assert refused.value.exit_code == 78
-    return [f"{line}: {told}" for line, told in refused.value.faults]
+    return [str(fault).removeprefix("/work/crew.yaml:") for fault in refused.value.faults]
 
 
 def test_each_role_is_a_process() -> None:
@@ -72,30 +74,52 @@ def test_worker_may_be_any_command() -> None:
     ("text", "told"),
     [
         ("a: [", "1: this is no YAML: "),
-        ("- a", "1: write a map of roles"),
-        ("", "1: write a map of roles"),
-        ("workers: 3", "1: workers must be a map, not 3"),
-        ("worker: {}", "1: worker is not known; known here: folder,"),
-        ("x: {}\nworkers: {program: a}", "2: workers.program must be one of claude, codex"),
-        ("workers:\n  count: many\n  command: a", "2: workers.count must be a whole number of 0"),
-        ("workers:\n  count: true\n  command: a", "2: workers.count must be a whole number of 0"),
-        ("workers:\n  command: 'a \"'", "2: workers.command must be a command"),
-        ("workers:\n  command: []", "2: workers.command must be a command"),
-        ("workers:\n  command: a\n  timeout: soon", "3: workers.timeout must be a time as 90s"),
-        ("workers:\n  command: a\n  name: a b", "3: workers.name must be a name of letters"),
-        ("workers:\n  command: a\n  permissions: all", "3: workers.permissions goes with"),
-        ("workers:\n  command: a\n  count: 2\n  max: 1", "4: workers.max must be at least"),
-        ("workers: {count: 2}", "1: workers needs one command or program"),
-        ("workers: {command: a, program: codex}", "1: workers needs one command or program"),
-        ("planner: {}", "1: planner needs one command"),
-        ("integrator:\n  check: make", "2: integrator.check must be a list of commands"),
-        ("integrator:\n  push: 1", "2: integrator.push must be true or false"),
-        ("integrator:\n  push: true\n  push: true", "3: this is no YAML: found duplicate key"),
-        ("environment: {A B: 1}\nintegrator: {}", "1: environment: 'A B' is no name"),
-        ("processes:\n  ../x: a", "2: processes: '../x' is no name"),
-        ("processes: {integrator: a}\nintegrator: {}", "0: two roles have the name 'integrator'"),
-        ("folder: .", "1: there is no role"),
-        ("workers: {count: 0, command: a, max: 1}\n1: 2", "2: 1 is not known"),
+        ("- a", "1: write a map of settings"),
+        ("", " there is no role; write planner, workers, "),
+        ("workers: 3", "1: workers: write a map"),
+        ("worker: {}", "1: worker: 'worker' is not a setting here; did you mean 'workers'?"),
+        (
+            "x: {}\nworkers: {program: a}",
+            "2: workers.program: 'a' is not known; write one of",
+        ),
+        ("workers:\n  count: many\n  command: a", "2: workers.count: write a whole number"),
+        ("workers:\n  count: true\n  command: a", "2: workers.count: write a whole number"),
+        ("workers:\n  count: 65\n  command: a", "2: workers.count: write at most 64"),
+        ("workers:\n  command: 'a \"'", "2: workers.command: write a command"),
+        ("workers:\n  command: []", "2: workers.command: write a command"),
+        ("workers:\n  command: {a: b}", "2: workers.command: write a command"),
+        ("workers:\n  command: a\n  timeout: soon", "3: workers.timeout: 'soon' is no time; write"),
+        (
+            "workers:\n  command: a\n  name: a b",
+            "3: workers.name: 'a b' has another form",
+        ),
+        ("workers:\n  command: a\n  permissions: all", "3: workers.permissions: it goes with"),
+        (
+            "workers:\n  command: a\n  count: 2\n  max: 1",
+            "4: workers.max: write at least",
+        ),
+        ("workers: {count: 2}", "1: workers: write one of command and program"),
+        ("workers: {command: a, program: codex}", "1: workers: write one of command and program"),
+        ("planner: {}", "1: planner.command: 'command' is missing"),
+        ("integrator:\n  check: make", "2: integrator.check: write a list"),
+        ("integrator:\n  check: [a, ' ']", "2: integrator.check[1]: write a text"),
+        ("integrator:\n  push: 1", "2: integrator.push: write true or false"),
+        (
+            "integrator:\n  push: true\n  push: true",
+            "3: integrator.push: 'push' stands twice",
+        ),
+        (
+            "environment: {A B: 1}\nintegrator: {}",
+            "1: environment.A B: 'A B' has another form",
+        ),
+        ("environment: {A: [1]}\nintegrator: {}", "1: environment.A: write a text"),
+        (
+            "processes:\n  ../x: a",
+            "2: processes.../x: '../x' has another form",
+        ),
+        ("processes: {integrator: a}\nintegrator: {}", " two roles have the name 'integrator'"),
+        ("folder: .", " there is no role"),
+        ("workers: {count: 0, command: a, max: 1}\n1: 2", "2: 1: '1' is not a setting here"),
     ],
 )
 def test_fault_is_told_with_its_line(text: str, told: str) -> None:
@@ -124,4 +148,4 @@ def test_set_up_is_a_line_for_the_shell_and_a_list_is_words(written: str, line: 
 @pytest.mark.parametrize("written", ["''", "[]", "3", "{a: 1}", "[[a]]"])
 def test_set_up_is_text_or_words(written: str) -> None:
     (fault,) = faults(f"workers: {{command: ./a, setup: {written}}}")
-    assert "workers.setup must be a line for the shell, or a list of words" in fault
+    assert "workers.setup: write a line for the shell, or a list of words" in fault

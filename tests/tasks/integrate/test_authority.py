@@ -4,24 +4,29 @@ import io
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ackbus import Bus, Draft, Queue
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
-from ackbus.errors import NotActedUponWarning, WrongJobState
+from ackbus.errors import AckbusError, NotActedUponWarning, WrongJobState
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.patterns import ACTED_TYPES, UNPROVEN, acted_type
 from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.tasks.control.requests import Completions
+from ackbus.tasks.finish import Clean, finish_task
+from ackbus.tasks.spawn import Spawn, TaskSpec
 from ackbus.tasks.steps.changes import Changes
 from ackbus.tasks.steps.messages import STATE_CHANGE, integrators_of
 
 from ...conftest import RunBus
-from ...programs import raw_sql, tamper
-from ...sizes import sampled
+from ...looking.surroundings import state_of
+from ...programs import connect, raw_sql, tamper
+from ...sizes import case, sampled
 from ..conftest import enter
 from .conftest import Yard, lines
 
@@ -325,3 +330,100 @@ def test_no_completion_of_a_pushpals_worker_lands_a_task(yard: Yard, bus_dir: Pa
     Completions(yard.bus).enqueue(body)
     assert yard.integrate() == {"mine": "rejected"}
     assert isinstance(yard.bus, Bus)
+
+
+# Rows: their words are none for git unless they are the whole ids of commits, or names of branches.
+
+#: The state of a task for which each act gets as far as it can.
+ACTS: dict[str, tuple[str, Callable[[Yard], object]]] = {
+    "mend": ("ASSIGNED", lambda yard: Spawn(yard.bus).mend(yard.tasks.get("t"))),
+    "spawn": ("ASSIGNED", lambda yard: Spawn(yard.bus).spawn(_spec(yard), agent="lead")),
+    "done": ("WORKING", lambda yard: finish_task(yard.bus, "t", agent="w", token=1)),
+    "clean": ("FAILED", lambda yard: Clean(yard.bus).clean(["t"], keeps_files=True)),
+    "integrate": ("APPROVED", lambda yard: yard.integrate()),
+}
+
+#: The columns whose words reach git.
+COLUMNS = (
+    *(("tasks", name) for name in ("base", "head", "commit_id", "branch", "target", "base_ref")),
+    *(("tasks", name) for name in ("path", "worker", "repository")),
+    *(("landings", name) for name in ("candidate", "onto", "head", "tree", "branch", "target")),
+)
+
+WORDS = (
+    *("--output={file}", "-O{file}", "--exec=touch {file}", "--git-dir={folder}", "--all", "-", ""),
+    *("{file}", "../outside/file", "../../../heads/main", "@{{-1}}", "HEAD", "main", "x..main"),
+    "{old}\nupdate refs/heads/main {old}\nprepare\ncommit\nstart\ncreate refs/heads/x {old}",
+    "{old}\0{old}",
+)
+
+BY_DAY = {("mend", "tasks", "base"), ("integrate", "landings", "candidate")}
+
+
+def _spec(yard: Yard) -> TaskSpec:
+    return TaskSpec(task="t", worker="w", folder=str(yard.git.path), review="none")
+
+
+def _refs_of_others(yard: Yard) -> list[str]:
+    """The refs, but those that this project keeps, and the task's branch."""
+    refs = yard.git.ok("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    return [ref for ref in refs if not ref.startswith(("refs/ackbus/", "refs/heads/w/t "))]
+
+
+#: By day those whose words once were lines and options of git: the row moved `main`, or emptied
+#: any file of the user.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("act", "column"),
+    [
+        case(act, column, by_day=(act, *column) in BY_DAY, id=f"{act}-{'.'.join(column)}")
+        for act, column in product(ACTS, COLUMNS)
+    ],
+)
+def test_no_word_of_a_row_is_a_line_or_an_option_of_git(
+    act: str, column: tuple[str, str], yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(yard.git.path)
+    folder, old = tmp_path / "outside", yard.main
+    folder.mkdir()
+    (folder / "file").write_text("theirs\n")
+    yard.git.commit("c", text="c\n")
+    yard.task("other", a=lines(l5="five"))
+    assert yard.integrate() == {"other": "landed"}
+    Spawn(yard.bus).spawn(_spec(yard), agent="lead")
+    state, run = ACTS[act]
+    refs, there = _refs_of_others(yard), state_of(folder)
+    for word in WORDS:
+        _remove_tree(yard)
+        _forge(yard, state, column, word.format(file=folder / "file", folder=folder, old=old))
+        with suppress(AckbusError):
+            run(yard)
+        assert (_refs_of_others(yard), state_of(folder)) == (refs, there), word
+
+
+def _remove_tree(yard: Yard) -> None:
+    """Remove the tree and the branch of the task, so that an act makes them again."""
+    for words in (("unlock",), ("remove", "--force")):
+        yard.git("worktree", *words, yard.git.path.parent / "repo.trees" / "t")
+    yard.git("branch", "-D", "w/t")
+
+
+def _forge(yard: Yard, state: str, column: tuple[str, str], word: str) -> None:
+    """Make the rows whole but for one word; nobody has a lease."""
+    main, (table, name) = yard.main, column
+    path = yard.git.path.parent / "repo.trees" / "t"
+    directory = Path(yard.bus.directory)
+    tamper(
+        directory,
+        "DELETE FROM task_claims WHERE task_id LIKE 'task.%'",
+        f"UPDATE tasks SET state = '{state}', base = '{main}', head = '{main}', commit_id = NULL,"
+        f" branch = 'w/t', target = 'main', base_ref = 'main', path = '{path}', worker = 'w',"
+        f" repository = '{yard.place.common_dir}', token = 1 WHERE task = 't'",
+        f"UPDATE landings SET state = 'intended', candidate = '{main}', onto = '{main}',"
+        f" head = '{main}', tree = '{main}', branch = 'w/other', target = 'main'",
+    )
+    with connect(directory) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        with suppress(apsw.ConstraintError):
+            connection.execute(f"UPDATE {table} SET {name} = ? WHERE task != 'x'", (word,))

@@ -120,6 +120,29 @@ def test_branch_that_git_does_not_take_is_refused(bus: Bus, main: Git, branch: s
     assert bus.leases.list() == []
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "main:refs/heads/release",
+        "main:release",
+        "main:refs/tags/v1",
+        "*:refs/heads/*",
+        "a\nb",
+        "-a",
+    ],
+)
+def test_target_of_a_job_is_no_refspec(bus: Bus, main: Git, tmp_path: Path, target: str) -> None:
+    """A message chose it, and a fetch would have moved or made any ref."""
+    main.ok("clone", "--quiet", ".", tmp_path / "clone")
+    clone = at(tmp_path / "clone")
+    clone.ok("branch", "release")
+    main.commit("newer")
+    refs = clone.ok("show-ref", "--heads", "--tags")
+    with pytest.raises(InvalidInput, match="can be no name of a branch"):
+        spawned(bus, clone, target=target, fetches=True)
+    assert clone.ok("show-ref", "--heads", "--tags") == refs
+
+
 def test_stale_target_is_fetched_first(bus: Bus, main: Git, tmp_path: Path) -> None:
     main.ok("clone", "--quiet", ".", tmp_path / "clone")
     main.commit("newer")
