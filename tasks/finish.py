@@ -218,9 +218,9 @@ def _of_task(tree: LinkedTree, tasks: dict[str, Task]) -> Leftover | None:
 
 # Clean: remove the trees and branches of tasks that are over, and lose nothing.
 #
-# What landed and what is kept at a ref is removed; everything else stays and is named. A tree under
-# a live lease, or in which a process works, is never touched. A half-created tree without a task is
-# removed by its name alone.
+# Commits and files that landed, or are kept at a ref, are removed; all else stays and is named. A
+# tree under a live lease, or in which a process works, is never touched. A half-created tree of no
+# task is removed by its name alone.
 
 
 @dataclass(frozen=True, slots=True)

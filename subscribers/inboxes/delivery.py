@@ -59,7 +59,7 @@ class Wait:
         whole: whether messages that arrive don't end it early.
 
     Attributes:
-        rung: whether the wait ended early.
+        rung: whether a ring of the doorbell ended the wait.
     """
 
     __slots__ = ("_delivery", "_listener", "_seconds", "_whole", "rung")
