@@ -80,28 +80,29 @@ class Hearts:
         due = time.monotonic() + self._interval_s
         try:
             while True:
-                news, is_end = self._news(due - time.monotonic())
-                beating |= news
+                updates, is_end = self._wait_for_updates(due - time.monotonic())
+                beating |= updates
                 if is_end:
                     self._write(dict.fromkeys(beating, _LAST))
                     return
-                self._write(news or beating)
-                if not news:
+                # No update: the interval is over, and it is time to beat for all.
+                self._write(updates or beating)
+                if not updates:
                     due = time.monotonic() + self._interval_s
-                beating = {agent: says for agent, says in beating.items() if says != _LAST}
+                beating = {agent: beat for agent, beat in beating.items() if beat != _LAST}
         finally:
             self._engine.close_thread()
 
-    def _news(self, patience_s: float) -> tuple[dict[str, BeatContent], bool]:
-        """Wait for what agents say, of several things the last, and whether it is the end."""
-        news: dict[str, BeatContent] = {}
+    def _wait_for_updates(self, patience_s: float) -> tuple[dict[str, BeatContent], bool]:
+        """Wait for updates; return the last of each agent, and whether the thread is to end."""
+        updates: dict[str, BeatContent] = {}
         try:
             while (update := self._updates.get(timeout=max(0.0, patience_s))) is not None:
-                news[update[0]] = update[1]
+                agent, updates[agent] = update
                 patience_s = 0.0
         except Empty:
-            return news, False
-        return news, True
+            return updates, False
+        return updates, True
 
     def _write(self, beats: dict[str, BeatContent]) -> None:
         heartbeats = Heartbeats(self._engine)

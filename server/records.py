@@ -42,8 +42,8 @@ HEADER = "Idempotency-Key"
 #: A key: printable ASCII, as it is or in the quotes of a structured header.
 _KEY = re.compile(r"[!#-~]{1,255}")
 
-#: How the ids begin that keys make.
-_BEGIN = "key-"
+#: The prefix of ids that are made of keys.
+_PREFIX = "key-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class IdempotencyKey:
         """Return the key of a header's value.
 
         Raises:
-            InvalidInput: it is none.
+            InvalidInput: the value is not a key.
         """
         if header is None:
             return cls()
@@ -87,8 +87,9 @@ class IdempotencyKey:
         if self.text is None:
             return own_id
         parts = orjson.dumps([self.token, agent, self.text, number])
-        key_id = _BEGIN + hashlib.sha256(parts).hexdigest()[:40]
-        if own_id not in (None, key_id) and (own_id != self.text or number):
+        key_id = _PREFIX + hashlib.sha256(parts).hexdigest()[:40]
+        is_key = own_id == self.text and number == 0
+        if own_id not in (None, key_id) and not is_key:
             raise InvalidInput(
                 f"the body has the id {own_id!a}, and {HEADER} makes another one: give one of both"
             )
@@ -153,8 +154,8 @@ Type = Annotated[str, Field(min_length=1, max_length=255)]
 Id = Annotated[str, Field(min_length=1, max_length=255)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
-#: The default of fields that name the acting agent.
-OR_BOUND = "left out: the agent that the token is bound to"
+#: In descriptions: the default of a field that names the acting agent.
+DEFAULT_AGENT_TEXT = "left out: the agent that the token is bound to"
 
 
 def _one_or_several(recipients: Any) -> Any:
@@ -172,10 +173,10 @@ PriorityGiven = Literal["interactive", "normal", "background"]
 
 #: The most messages that one request publishes.
 MAX_BATCH = 10_000
-#: The most things that one request names, or answers that it gives.
-MAX_NAMED = 1000
+#: The most seqs, paths, patterns or replies in one request.
+MAX_ENTRIES = 1000
 
-Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
+Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_ENTRIES)]
 
 
 class RequestBody(BaseModel):
@@ -211,7 +212,7 @@ class MessageBody(RequestBody):
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
     from_agent: Name | None = Field(
-        None, alias="from", description=f"The sender; {OR_BOUND}.", examples=["lead"]
+        None, alias="from", description=f"The sender; {DEFAULT_AGENT_TEXT}.", examples=["lead"]
     )
     to_agent: Recipients = Field(
         None, alias="to", description="The recipient, or a list: a message for each. None: all."
@@ -355,7 +356,7 @@ class MessageRecord(BaseModel):
 
 
 class MessageList(BaseModel):
-    """Messages in order. A large payload is left out for the name of its blob."""
+    """Messages in order. The name of a blob stands in place of a large payload."""
 
     messages: list[MessageRecord]
 

@@ -92,9 +92,11 @@ def create_app(
     origins: Collection[str] = (),
     max_blob_bytes: int = MAX_BLOB_BYTES,
     patience: ClientTimeouts | None = None,
-    pushpals: BusAccess | None = None,
+    pushpals_access: BusAccess | None = None,
 ) -> FastAPI:
-    """Return the application that serves a bus, which stays open as long as it is used.
+    """Return the application that serves a bus.
+
+    The caller keeps the bus open while the application is in use.
 
     Args:
         bus: what is served.
@@ -103,7 +105,8 @@ def create_app(
         origins: the origins whose pages may send requests, besides the server's own.
         max_blob_bytes: the longest blob that a client may store.
         patience: the timeouts of clients; None: the defaults.
-        pushpals: authenticates requests in PushPals' forms; None: there are none.
+        pushpals_access: authenticates requests in PushPals' forms; None: such requests are not
+            served.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
@@ -125,7 +128,7 @@ def create_app(
         summary="A local-first message bus for coding agents.",
         version=version("ackbus"),
         servers=[{"url": "/", "description": "The server that this document comes from."}],
-        redirect_slashes=False,  # a path with a slash at its end is another path, of nothing
+        redirect_slashes=False,  # a path with a slash at its end is unknown, not redirected
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         openapi_url=_DOCUMENT,
@@ -136,7 +139,7 @@ def create_app(
     app.state.bus = bus
     app.state.access = access
     app.state.patience = patience or ClientTimeouts()
-    app.state.hang_up = lambda client: None  # a server that can sets this
+    app.state.hang_up = lambda client: None  # set by a server that can drop a client
     app.state.metrics = Metrics(bus)
     app.state.readiness = Readiness(bus)
     app.state.protocol = None
@@ -148,10 +151,10 @@ def create_app(
     app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
     mcp.add_to(app)
     _document_bus(app)
-    if pushpals is not None:
+    if pushpals_access is not None:
         from .pushpals.app import add_door, create_door
 
-        add_door(app, create_door(bus, pushpals))
+        add_door(app, create_door(bus, pushpals_access))
     app.include_router(nowhere)
     return app
 
@@ -199,10 +202,10 @@ def end_streams(app: FastAPI) -> None:
 
 def _document_bus(app: FastAPI) -> None:
     """Add to the document the form of problems, and whether this bus asks for a token."""
-    own = app.openapi
+    default_document = app.openapi
 
     def document() -> dict[str, Any]:
-        schema = own()
+        schema = default_document()
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schemas["Problem"] = _schema_of_problems()
         _allow_no_token(schema, is_optional=not app.state.access.is_required())
@@ -215,8 +218,9 @@ def _schema_of_problems() -> dict[str, Any]:
     """Return the schema of problems, whole: it refers to no other one."""
     schema = Problem.model_json_schema()
     parts = schema.pop("$defs")
-    (either, nothing) = schema["properties"]["errors"]["anyOf"]
-    schema["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
+    errors = schema["properties"]["errors"]
+    (list_schema, null_schema) = errors["anyOf"]
+    errors["anyOf"] = [list_schema | {"items": parts["Amiss"]}, null_schema]
     return schema
 
 
@@ -254,28 +258,28 @@ class ServedApp:
 
 
 class Listeners:
-    """The listeners of some doors, from `start` to the end of the `with` block.
+    """The listeners of some applications, from `start` to the end of the `with` block.
 
     Args:
-        doors: what is served; their addresses are taken at once.
+        apps: what is served; their addresses are taken at once.
 
     Raises:
         AckbusError: an address can't be had; none is taken then.
     """
 
-    def __init__(self, doors: Iterable[ServedApp]) -> None:
+    def __init__(self, apps: Iterable[ServedApp]) -> None:
         self._listeners: list[_Listener] = []
         try:
-            for door in doors:
-                self._listeners.append(_Listener(door))
+            for served in apps:
+                self._listeners.append(_Listener(served))
         except BaseException:
             self.close()
             raise
 
     @property
     def urls(self) -> dict[str, str]:
-        """The URL of each door, by its name."""
-        return {listener.door.name: listener.url for listener in self._listeners}
+        """The URL of each application, by its name."""
+        return {listener.served.name: listener.url for listener in self._listeners}
 
     def start(self) -> None:
         """Answer requests from now on; earlier ones have waited.
@@ -307,30 +311,30 @@ class Listeners:
 
 
 class _Listener:
-    """One door: its socket, and the thread that serves it."""
+    """One application: its socket, and the thread that serves it."""
 
-    def __init__(self, door: ServedApp) -> None:
-        self.door = door
-        host, _, port = door.listen.rpartition(":")
+    def __init__(self, served: ServedApp) -> None:
+        self.served = served
+        host, _, port = served.listen.rpartition(":")
         host = host.strip("[]")
         self._socket = listen_on(host, int(port))
         self.url = url_of(host, self._socket)
         self._settled = Event()
-        config = server_config(door.app, door.patience)
-        self._server = Server(config, self._settled.set, door.on_stop, door.patience)
-        door.app.state.hang_up = self._server.hang_up
+        config = server_config(served.app, served.patience)
+        self._server = Server(config, self._settled.set, served.on_stop, served.patience)
+        served.app.state.hang_up = self._server.hang_up
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        self._thread = start_thread(self._serve, f"{self.door.name} listener")
+        self._thread = start_thread(self._serve, f"{self.served.name} listener")
         self._settled.wait()
         if not self._server.started:
-            raise AckbusError(f"{self.door.name} can't be served on {self.door.listen}")
+            raise AckbusError(f"{self.served.name} can't be served on {self.served.listen}")
 
     def stop_soon(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             self._server.stop()
-            self.door.on_stop()
+            self.served.on_stop()
 
     def close(self) -> None:
         if self._thread is not None:
@@ -339,7 +343,7 @@ class _Listener:
 
     def _serve(self) -> None:
         try:
-            # It exits where its application can't start, as if the process were its own.
+            # uvicorn raises SystemExit when the application can't start.
             with suppress(SystemExit):
                 self._server.run(sockets=[self._socket])
         finally:
@@ -358,7 +362,7 @@ class Options:
         max_blob_bytes: the longest blob that a client may store.
         patience: the timeouts of clients.
         pushpals: whether to answer in PushPals' forms too.
-        is_open: whether these need no token.
+        pushpals_is_open: whether requests in PushPals' forms need no token.
     """
 
     host: str
@@ -368,7 +372,7 @@ class Options:
     max_blob_bytes: int = MAX_BLOB_BYTES
     patience: ClientTimeouts = field(default_factory=ClientTimeouts)
     pushpals: bool = False
-    is_open: bool = False
+    pushpals_is_open: bool = False
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -401,7 +405,7 @@ def serve(
     is_public = not options.is_of_this_machine
     if is_public and not Tokens.of(bus).are_needed():
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
-    pushpals = _access_of_pushpals(bus, options) if options.pushpals else None
+    pushpals_access = _access_of_pushpals(bus, options) if options.pushpals else None
     # The response to the publisher has the warning; the server's own output need not.
     warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
@@ -417,29 +421,30 @@ def serve(
         origins=options.origins,
         max_blob_bytes=options.max_blob_bytes,
         patience=options.patience,
-        pushpals=pushpals,
+        pushpals_access=pushpals_access,
     )
     with listen_on(options.host, options.port) as listener:
         config = server_config(app, options.patience)
         url = url_of(options.host, listener)
         server = Server(config, lambda: on_ready(url), lambda: end_streams(app), options.patience)
         app.state.hang_up = server.hang_up
-        # uvicorn raises them again at its end.
+        # uvicorn raises the signals again when it ends; this handler takes them.
         with obeyed(lambda number, frame: server.stop(), signal.SIGINT, signal.SIGTERM):
             server.run(sockets=[listener])
 
 
-def _access_of_pushpals(bus: LocalBus, options: Options) -> BusAccess:
-    """Return what authenticates requests in PushPals' forms; without `is_open` they need tokens.
+def _access_of_pushpals(bus: Bus, options: Options) -> BusAccess:
+    """Return what authenticates requests in PushPals' forms; they need tokens unless it is open.
 
     Raises:
-        Refused: there is no token, and nobody says so; or other machines can reach the address.
+        Refused: there is no token, and `pushpals_is_open` is not set; or it is set, and other
+            machines can reach the address.
     """
-    if options.is_open and not options.is_of_this_machine:
+    if options.pushpals_is_open and not options.is_of_this_machine:
         raise Refused(f"others can reach {options.host}: --open is for this machine alone")
-    if not options.is_open and not Tokens.of(bus).are_needed():
+    if not options.pushpals_is_open and not Tokens.of(bus).are_needed():
         raise Refused("--pushpals needs a token, 'bus token create'; or --open, on this machine")
-    return BusAccess(bus, required=not options.is_open, max_rate=options.max_rate)
+    return BusAccess(bus, required=not options.pushpals_is_open, max_rate=options.max_rate)
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:

@@ -33,7 +33,7 @@ from .api.messages import publish_all
 from .connections import ClientTimeouts
 from .feed import Batch, LiveFeed, StreamClient, StreamEnd
 from .problems import problem
-from .records import OR_BOUND, Id, Name, ReceiptRecord, RequestBody
+from .records import DEFAULT_AGENT_TEXT, Id, Name, ReceiptRecord, RequestBody
 from .waiting import begin_after, until_gone
 
 #: The longest reason that a close frame has room for, in bytes.
@@ -271,7 +271,7 @@ class SessionMessageBody(RequestBody):
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
     from_agent: Name | None = Field(
-        None, alias="from", description=f"The speaker; {OR_BOUND}, or else {_SPEAKER!r}."
+        None, alias="from", description=f"The speaker; {DEFAULT_AGENT_TEXT}, or else {_SPEAKER!r}."
     )
     to_agent: str | None = Field(None, alias="to", description="The recipient; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")

@@ -42,12 +42,13 @@ class Edit(Protocol):
     def span(self, text: str) -> tuple[int, int] | None:
         """Return the span of the entry in its place, ours or a foreign one; None: there is none."""
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether that entry is one that some version of setup wrote.
 
         Args:
             text: the text.
-            with_more: accept additions by people; given where the record says that setup wrote it.
+            additions_allowed: whether people may have added to it; true if the record says that
+                setup wrote it.
         """
 
     def put(self, text: str) -> str:
@@ -99,10 +100,12 @@ class JsonServer:
         """The line for a person who has a server of this name."""
         return SERVER_REFUSAL
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether the server that stands in the text is one that setup wrote."""
         node = json_edits.find(text, self._path(text))
-        return node is not None and is_server_of_setup(node.value, self.entry, with_more=with_more)
+        return node is not None and is_server_of_setup(
+            node.value, self.entry, additions_allowed=additions_allowed
+        )
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where its value stands in the text, or None."""
@@ -199,14 +202,14 @@ class JsonHook:
         )
 
     def span(self, text: str) -> tuple[int, int] | None:
-        """Return where it stands in the text, with a group that has no other hook, or None."""
+        """Return where the hook stands in the text, or None; a group with this hook only counts."""
         place = self._find(text)
         if place is None:
             return None
         node = place[0].children[place[1]].node
         return node.start, node.end
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether the hook that stands in the text is one that setup wrote."""
         place = self._find(text)
         if place is None:
@@ -214,9 +217,9 @@ class JsonHook:
         item, hook = place[0].value[place[1]], self._hook(text).value
         if not is_hook_of_setup(hook["command"], self.mark):
             return False
-        is_alone = "hooks" not in item or [*item] == ["hooks"]
-        return with_more or (
-            is_alone and has_no_extra_members(hook, _hook_in(self.item), "command")
+        group_is_plain = "hooks" not in item or [*item] == ["hooks"]
+        return additions_allowed or (
+            group_is_plain and has_no_extra_members(hook, _hook_in(self.item), "command")
         )
 
     def found_in(self, text: str) -> JsonHook:
@@ -247,7 +250,10 @@ class JsonHook:
         return None if first is None else first[:2]
 
     def _places(self, array: Node | None) -> Iterator[tuple[Node, int, object]]:
-        """Yield each hook's array, index and command; those of its group, if it is alone there."""
+        """Yield each hook's array, its index there, and its command.
+
+        A hook that is alone in its group stands for the group: its place is the group's.
+        """
         if array is None or not isinstance(array.value, list):
             return
         for index, child in enumerate(array.children):
@@ -288,11 +294,11 @@ class AbsentHook:
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return the span of a hook that setup wrote; a person's own may stay."""
-        return self.hook.span(text) if self.is_of_setup(text, with_more=True) else None
+        return self.hook.span(text) if self.is_of_setup(text, additions_allowed=True) else None
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether the hook that stands in the text is one that setup wrote."""
-        return self.hook.is_of_setup(text, with_more=with_more)
+        return self.hook.is_of_setup(text, additions_allowed=additions_allowed)
 
     def put(self, text: str) -> str:
         """Return the text without the hook."""
@@ -300,7 +306,7 @@ class AbsentHook:
 
     def take(self, text: str) -> str:
         """Return the text without the hook."""
-        return self.hook.take(text) if self.is_of_setup(text, with_more=True) else text
+        return self.hook.take(text) if self.is_of_setup(text, additions_allowed=True) else text
 
     def found_in(self, text: str) -> AbsentHook:
         """Return this edit."""
@@ -308,7 +314,7 @@ class AbsentHook:
 
 
 def _text_before(
-    edit: JsonServer | JsonHook, text: str, path: json_edits.Path, without: Iterator[str]
+    edit: JsonServer | JsonHook, text: str, path: json_edits.Path, candidates: Iterator[str]
 ) -> str:
     """Return the text before an edit, without objects that the edit made on its path.
 
@@ -316,13 +322,13 @@ def _text_before(
         edit: the edit.
         text: the present text.
         path: the path whose objects the edit may have made.
-        without: the candidates for the text without the entry.
+        candidates: the texts without the entry that may have been there before.
     """
-    alone = next(without)
-    for before in chain(_without_new_parents(text, path), [alone], without):
+    without_entry = next(candidates)
+    for before in chain(_without_new_parents(text, path), [without_entry], candidates):
         if edit.put(before) == text:
             return before
-    return alone
+    return without_entry
 
 
 def _without_new_parents(text: str, path: json_edits.Path) -> Iterator[str]:

@@ -67,7 +67,7 @@ _WRITABLE = 0o222
 _FOLDER_MODE = 0o777
 
 #: The longest file of a project, which may be a stranger's: to parse so much takes a second or two.
-#: In a home programs keep their histories.
+#: Files in a home have no limit: programs keep their histories in them.
 MOST_PROJECT_BYTES = 1024 * 1024
 
 #: Some editors put this before a text. Most programs skip it; the grammars of JSON and TOML don't.
@@ -152,17 +152,17 @@ class ConfigFile:
         Raises:
             Refused: a foreign entry stands in the place of one of ours.
         """
-        there = self._abridged(text)
-        self._check_ours(there.text)
-        merged = there.whole(self._merged(there.text, is_new=text is None))
+        abridged = self._abridged(text)
+        self._check_ours(abridged.text)
+        merged = abridged.whole(self._merged(abridged.text, is_new=text is None))
         return _split(text or "")[0] + merged
 
-    def _merged(self, there: str, *, is_new: bool) -> str:
-        """Return a text with all edits, and with an end of its line where the file is new."""
-        merged = there or ("{}" if self.is_json else "")
+    def _merged(self, text: str, *, is_new: bool) -> str:
+        """Return a text with all edits, and with a line end at the end if the file is new."""
+        merged = text or ("{}" if self.is_json else "")
         for edit in self.edits:
             merged = self._with_path(edit.put, merged)
-        if not there and self.is_json:
+        if not text and self.is_json:
             merged = json.dumps(
                 json.loads(merged) | self.extra_members, indent=2, ensure_ascii=False
             )
@@ -170,19 +170,19 @@ class ConfigFile:
 
     def _abridged(self, text: str | None) -> Abridged:
         """Return a text without its byte order mark, and without what the edits don't look at."""
-        there = _split(text or "")[1]
+        _, text = _split(text or "")
         if self.is_json:
-            ways = frozenset(filter(None, map(_way, self.edits)))
-            return self._with_path(lambda text: abridged_json(text, ways), there)
+            paths = frozenset(filter(None, map(_path_of, self.edits)))
+            return self._with_path(lambda text: abridged_json(text, paths), text)
         tables = [edit.table for edit in self.edits if isinstance(edit, TomlServer)]
         if not tables:
-            return Abridged(there)
-        return self._with_path(lambda text: abridged_toml(text, tables[0]), there)
+            return Abridged(text)
+        return self._with_path(lambda text: abridged_toml(text, tables[0]), text)
 
     def has_entries(self, text: str | None) -> bool:
         """Whether one of our entries stands in a text."""
-        there = self._abridged(text).text
-        return bool(there) and any(self._with_path(edit.span, there) for edit in self.edits)
+        abridged = self._abridged(text).text
+        return bool(abridged) and any(self._with_path(edit.span, abridged) for edit in self.edits)
 
     def without(self, text: str | None) -> str | None:
         """Return the text without the edits; None when there was no file before.
@@ -195,20 +195,21 @@ class ConfigFile:
         abridged = self._abridged(text)
         rest = abridged.text
         self._check_ours(rest)
-        there = replace(self, edits=[self._with_path(e.found_in, rest) for e in self.edits])
-        for edit in reversed(there.edits):
+        present_edits = [self._with_path(edit.found_in, rest) for edit in self.edits]
+        for edit in reversed(present_edits):
             rest = self._with_path(edit.take, rest)
         return self._original(text, _split(text)[0], abridged.whole(rest))
 
     def removed_from(self, text: str | None) -> list[str]:
         """Return the texts of the entries that `without` takes out."""
-        there = self._abridged(text).text
-        return [text for text in (_slice(edit, there) for edit in self.edits) if text is not None]
+        abridged = self._abridged(text).text
+        entries = (_slice(edit, abridged) for edit in self.edits)
+        return [entry for entry in entries if entry is not None]
 
     def is_plain(self, text: str | None) -> bool:
-        """Whether our entries in a text have nothing that setup could not write again."""
-        there = self._abridged(text).text
-        return all(_is_plain(edit, there) for edit in self.edits)
+        """Whether setup could write our entries in a text again, as they are."""
+        abridged = self._abridged(text).text
+        return all(_is_plain(edit, abridged) for edit in self.edits)
 
     @cached_property
     def record(self) -> Record:
@@ -238,16 +239,16 @@ class ConfigFile:
         entries = {key: entry for key, entry in self.record.entries.items() if key not in keys}
         return replace(self.record, entries=entries)
 
-    def _original(self, text: str, mark: str, rest: str) -> str | None:
+    def _original(self, text: str, bom: str, rest: str) -> str | None:
         """Return the file as before setup, if setup made it and nothing else is left in it."""
         origin = self.record.origin
-        if origin == "unknown" and self.is_plain(text):  # as a clone has it
-            there = self._abridged(text).text
-            ours = replace(self, edits=[edit.found_in(there) for edit in self.edits])
+        if origin == "unknown" and self.is_plain(text):  # a clone comes without the record
+            abridged = self._abridged(text).text
+            ours = replace(self, edits=[edit.found_in(abridged) for edit in self.edits])
             origin = "none" if text == ours._merged("", is_new=True) else "text"
         if origin in ("none", "empty") and self._is_empty(rest):
-            return None if origin == "none" else mark
-        return mark + rest
+            return None if origin == "none" else bom
+        return bom + rest
 
     def _is_empty(self, rest: str) -> bool:
         """Whether a text has only what a new file needs."""
@@ -262,17 +263,17 @@ class ConfigFile:
         """Refuse a text that has a foreign entry in the place of one of ours.
 
         Raises:
-            Refused: it has one.
+            Refused: the text has such an entry.
         """
         for edit in self.edits:
             if text and not self._with_path(partial(self._is_ours, edit), text):
                 raise Refused(f"{self.path}: {edit.refusal}; the file is left as it is")
 
     def _is_ours(self, edit: Edit, text: str) -> bool:
-        there, entry = _slice(edit, text), self.record.entries.get(edit.key)
-        if there is None or (entry is not None and entry.written == there):
+        entry_text, recorded = _slice(edit, text), self.record.entries.get(edit.key)
+        if entry_text is None or (recorded is not None and recorded.written == entry_text):
             return True
-        return edit.is_of_setup(text, with_more=entry is not None)
+        return edit.is_of_setup(text, additions_allowed=recorded is not None)
 
     def _with_path(self, change: Callable[[str], T], text: str) -> T:
         try:
@@ -281,7 +282,7 @@ class ConfigFile:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
 
 
-def _way(edit: Edit) -> json_edits.Path | None:
+def _path_of(edit: Edit) -> json_edits.Path | None:
     """Return the path to the object or array of JSON that an entry is in."""
     if isinstance(edit, AbsentHook):
         return edit.hook.path
@@ -305,12 +306,13 @@ def _pruned(value: object) -> object:
 
 
 def _is_plain(edit: Edit, text: str) -> bool:
-    return _slice(edit, text) is None or edit.is_of_setup(text, with_more=False)
+    return _slice(edit, text) is None or edit.is_of_setup(text, additions_allowed=False)
 
 
 def _split(text: str) -> tuple[str, str]:
     """Return the byte order mark, if there is one, and the text behind it."""
-    return text[: text.startswith(_BYTE_ORDER_MARK)], text.removeprefix(_BYTE_ORDER_MARK)
+    rest = text.removeprefix(_BYTE_ORDER_MARK)
+    return text[: len(text) - len(rest)], rest
 
 
 @dataclass(frozen=True)
@@ -350,10 +352,10 @@ class ConfigChange:
         return diff_of(self.before or "", self.after or "", old, new)
 
     def check_allowed(self) -> None:
-        """Refuse to change a file that is read-only: replacing it would be allowed by its folder.
+        """Refuse to change a file that is read-only, though the mode of its folder would allow it.
 
         Raises:
-            Refused: it is one.
+            Refused: the file is read-only.
         """
         with self.file.enclosure.spot(self.path) as spot:
             file_stat = None if spot.folder is None else spot.look()

@@ -112,7 +112,8 @@ class Installation:
     def clashes(self) -> list[str]:
         """Return a line for each pair of programs here, this one among them, that share files.
 
-        The program that reads the other's files acts by its name, or gets each message twice.
+        The program that reads the other's files acts under the other's name, or gets each message
+        twice.
         """
         lines = []
         for reader, program in PROGRAMS.items():
@@ -121,10 +122,11 @@ class Installation:
                     continue
                 other = self._other_setup(owner if self.name == reader else reader)
                 if other is not None:
-                    own, owners = (self, other) if self.name == reader else (other, self)
+                    setups = (self, other) if self.name == reader else (other, self)
+                    reader_agent, owner_agent = (setup.agent for setup in setups)
                     lines.append(
-                        f"{_title(reader)} (agent {own.agent!a}) takes {_title(owner)}'s {what},"
-                        f" too, and acts as {owners.agent!a} by them: set up one of the two here"
+                        f"{_title(reader)} (agent {reader_agent!a}) takes {_title(owner)}'s {what},"
+                        f" too, and acts as {owner_agent!a} by them: set up one of the two here"
                     )
         return lines
 

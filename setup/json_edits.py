@@ -15,8 +15,8 @@ from ..schema.errors import InvalidInput
 #
 # A configuration is changed in place, so that other entries keep their order, indentation and
 # comments. Comments and commas before a closing bracket are accepted in every file. What lies
-# beside the way to an entry of ours is only passed over: a file may hold megabytes of a program's
-# history.
+# beside the way to an entry of ours is only decoded, without places: a file may hold megabytes of a
+# program's history.
 
 #: Spaces and comments.
 SPACE = r"(?:[ \t\r\n]++|//[^\r\n]*+|/\*[\s\S]*?\*/)*+"
@@ -36,7 +36,8 @@ class Node:
         start, end: the span of the value.
         value: the value itself.
         read_inside: reads the children, and where the comma after the last of them ends.
-        read_child: reads the child that begins at a place.
+        read_child: reads the child that begins at a place; None: the children are read already, or
+            the value has none.
     """
 
     start: int
@@ -120,22 +121,26 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-#: Skips a value without comments; the parser reports errors in it.
-_pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
+#: Decodes a value without comments, and returns where it ends; the parser reports errors in it.
+_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
-#: A string, a comment, and the comma after the last child: each is passed over as a whole, also
-#: where it has no end, so that no place is looked at twice.
-_NOTE = re.compile(
-    r'"(?:[^"\\]++|\\.)*+"?+|//[^\r\n]*+|/\*(?:.*?\*/|.*+)'
-    rf"|[\[{{]{SPACE},|,(?={SPACE}[\]}}])",
+#: The parts that stay as they are, or become spaces, as a whole: so no place is looked at twice. A
+#: string or a comment without an end reaches to the end of the text.
+_STAYS_OR_IS_BLANKED = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"?+'  # a string: stays
+    r"|//[^\r\n]*+|/\*(?:.*?\*/|.*+)"  # a comment: blanked
+    rf"|[\[{{]{SPACE},"  # a comma without a child before it, an error: stays
+    rf"|,(?={SPACE}[\]}}])",  # the comma after the last child: blanked
     re.DOTALL,
 )
 
 
 def _blanked(text: str) -> str:
     """Return a text with spaces for its comments, and for commas before a closing bracket."""
-    return _NOTE.sub(lambda note: note[0] if note[0][0] in '"[{' else " " * len(note[0]), text)
+    return _STAYS_OR_IS_BLANKED.sub(
+        lambda part: part[0] if part[0][0] in '"[{' else " " * len(part[0]), text
+    )
 
 
 class _Parser:
@@ -149,7 +154,7 @@ class _Parser:
             node = self._container(at, depth)
             return node, node.end
         try:
-            value, end = _pass_over(self._text, at)
+            value, end = _decode(self._text, at)
         except ValueError as error:
             raise _broken(self._text, at) from error
         return Node(at, end, value), end
@@ -159,8 +164,9 @@ class _Parser:
         if depth == _MAX_DEPTH:
             raise _broken(self._text, start, ": it is nested too deeply")
         try:
-            value, end = self._passed_over(start)
-        except (ValueError, StopIteration, RecursionError):  # it is broken
+            value, end = self._decoded(start)
+        except (ValueError, StopIteration, RecursionError):
+            # It is broken, and is read child by child, which finds the place of the error.
             children, comma, end = self._children(start, depth)
             values = [child.node.value for child in children]
             keys = [child.key for child in children]
@@ -175,18 +181,18 @@ class _Parser:
             lambda at: self._child(at, depth, is_object=isinstance(value, dict))[0],
         )
 
-    def _passed_over(self, start: int) -> tuple[Any, int]:
+    def _decoded(self, start: int) -> tuple[Any, int]:
         """Return the value that begins there, and its end.
 
         Raises:
-            ValueError, StopIteration, RecursionError: it is none.
+            ValueError, StopIteration, RecursionError: no valid value begins there.
         """
         if self._without_comments is None:
             try:
-                return _pass_over(self._text, start)
+                return _decode(self._text, start)
             except ValueError:
                 self._without_comments = _blanked(self._text)
-        return _pass_over(self._without_comments, start)
+        return _decode(self._without_comments, start)
 
     def _children(self, start: int, depth: int) -> tuple[list[JsonChild], int | None, int]:
         """Return the children of a container, the end of a trailing comma, and its own end."""
@@ -280,7 +286,7 @@ def replaced(text: str, node: Node, value: Any) -> str:
 
 
 def without_member(text: str, path: Path) -> Iterator[str]:
-    """Yield the candidates for the text before the member at a path was put in.
+    """Yield the texts that adding the member at a path may have begun with.
 
     The first is always valid; the others differ in the spaces and line ends removed with it.
     """
@@ -291,7 +297,7 @@ def without_member(text: str, path: Path) -> Iterator[str]:
 
 
 def without_item(text: str, array: Node, index: int) -> Iterator[str]:
-    """Yield the candidates for the text before an item of an array was put in."""
+    """Yield the texts that adding an item of an array may have begun with."""
     yield from _without(text, array, array.children[index])
 
 
@@ -301,7 +307,7 @@ def _deepest(text: str, path: Path) -> tuple[Node, Path]:
         node = find(text, path[:length])
         if node is not None:
             if not isinstance(node.value, dict):
-                find(text, path)  # which says so
+                find(text, path)  # raises: this is not an object
             return node, path[length:]
     raise AssertionError("a text that was parsed has a root")
 
@@ -314,7 +320,7 @@ def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
     name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
     newline, unit = _newline(text), _unit(text)
     if not container.children:
-        # On the same line, and between spaces: so it differs from what came with its container.
+        # Between spaces: by them removal sees that the container was there before, and leaves it.
         at = container.start + 1
         return f"{text[:at]} {name}{_compact(value)} {text[at:]}"
     last = container.children[-1]
@@ -324,9 +330,9 @@ def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
     else:
         new = newline + indent + name + _rendered(value, indent, unit, newline)
     if container.trailing_comma is not None:
-        at = _after_comment(text, container.trailing_comma, indent)
+        at = _end_of_comment(text, container.trailing_comma, indent)
         return text[:at] + new + "," + text[at:]
-    at = _after_comment(text, last.end, indent)
+    at = _end_of_comment(text, last.end, indent)
     return text[: last.end] + "," + text[last.end : at] + new + text[at:]
 
 
@@ -336,29 +342,30 @@ def _without(text: str, container: Node, child: JsonChild) -> Iterator[str]:
     after = container.trailing_comma if is_last else _comma_after(text, container, index)
     before = len(text[: child.start].rstrip(" \t\r\n"))
     starts = (before, child.start)
-    behind = _behind_comment(text, before)
+    may_end_in_comment = _may_end_in_comment(text, before)
     if after is not None:
-        yield from _valid((text[:start] + text[after:] for start in starts), behind)
+        yield from _valid((text[:start] + text[after:] for start in starts), may_end_in_comment)
     elif index:  # the comma before it goes too
-        comma = _comma_after(text, container, index - 1)
-        head = text[: comma - 1]
-        candidates = (head + text[comma:start] + text[child.end :] for start in starts)
-        yield from _valid(candidates, behind)
+        comma_end = _comma_after(text, container, index - 1)
+        head = text[: comma_end - 1]
+        candidates = (head + text[comma_end:start] + text[child.end :] for start in starts)
+        yield from _valid(candidates, may_end_in_comment)
     else:
         if text[child.start - 1] == text[child.end] == " ":
             yield text[: child.start - 1] + text[child.end + 1 :]
-        yield from _valid((text[:start] + text[child.end :] for start in starts), behind)
+        candidates = (text[:start] + text[child.end :] for start in starts)
+        yield from _valid(candidates, may_end_in_comment)
 
 
-def _behind_comment(text: str, end: int) -> bool:
-    """Whether the text before a place may be a comment, up to the end of its line."""
+def _may_end_in_comment(text: str, end: int) -> bool:
+    """Whether the text before a place may end in a comment, which lasts up to a line end."""
     return "//" in text[text.rfind("\n", 0, end) + 1 : end]
 
 
-def _valid(texts: Iterable[str], behind_comment: bool) -> Iterator[str]:
+def _valid(texts: Iterable[str], may_end_in_comment: bool) -> Iterator[str]:
     """Leave out texts that are not JSON: a comment without its line end runs into the next line."""
     for text in texts:
-        if behind_comment:  # only then: a text of megabytes takes a second
+        if may_end_in_comment:  # only then: a text of megabytes takes a second
             try:
                 parse(text)
             except InvalidInput:
@@ -375,8 +382,8 @@ def _comma_after(text: str, container: Node, index: int) -> int:
     return at + 1
 
 
-def _after_comment(text: str, at: int, indent: str | None) -> int:
-    """Return where a comment behind a value ends: it stays with that value."""
+def _end_of_comment(text: str, at: int, indent: str | None) -> int:
+    """Return where a comment behind a value ends, which stays with the value; else the place."""
     if indent is None:
         return at
     match = _TRAILING_COMMENT.match(text, at)

@@ -75,17 +75,17 @@ def has_no_extra_members(entry: Mapping[str, Any], ours: Mapping[str, Any], *but
 SERVER_REFUSAL = f"its entry {ENTRY!r} is not as 'bus setup' writes it; rename it, and try again"
 
 
-def is_server_of_setup(entry: object, ours: Mapping[str, Any], *, with_more: bool) -> bool:
+def is_server_of_setup(entry: object, ours: Mapping[str, Any], *, additions_allowed: bool) -> bool:
     """Whether a server is one that some version of setup wrote.
 
     Args:
         entry: the server as it stands.
         ours: the server as setup writes it now.
-        with_more: whether people may have added members to it.
+        additions_allowed: whether people may have added members to it.
     """
     if not isinstance(entry, dict) or not is_of_setup(words_of(entry), "mcp"):
         return False
-    return with_more or has_no_extra_members(entry, ours, "command", "args")
+    return additions_allowed or has_no_extra_members(entry, ours, "command", "args")
 
 
 def words_of(entry: object) -> list[str]:
@@ -321,7 +321,7 @@ class PluginFile:
         """Return where the file's text is; None where it has none."""
         return (0, len(text.rstrip())) if text.strip() else None
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether the file is as some version of setup writes it."""
         words = _words_in(text)
         if not is_of_setup([*words[:1], "mcp", *words[1:]], "mcp"):

@@ -67,10 +67,10 @@ class TomlServer:
         """The line for a person who has a server of this name."""
         return SERVER_REFUSAL
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether the server that stands in the text is one that setup wrote."""
         server = self._servers(text).get(ENTRY)
-        return is_server_of_setup(server, self.entry, with_more=with_more)
+        return is_server_of_setup(server, self.entry, additions_allowed=additions_allowed)
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where the table stands in the text, or None."""
@@ -162,7 +162,7 @@ class Section:
             " move it out of them, and try again"
         )
 
-    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+    def is_of_setup(self, text: str, *, additions_allowed: bool) -> bool:
         """Whether the section that stands in the text is one that setup wrote."""
         there = self.found_in(text).body
         return there == self.body or _digest(there) in _BODIES

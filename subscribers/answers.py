@@ -111,10 +111,10 @@ def answer_in(
 ) -> Answer:
     """Return the state of a conversation, without waiting. An unknown conversation is pending.
 
-    It only looks: the answer stays in the inbox of the agent that asked (`Inbox.receive`).
+    Nothing is changed: the answer stays in the inbox of the agent that asked (`Inbox.receive`).
 
-    Its request is its first message whose type ends in `.request`, or else its first message;
-    messages before the request are no answer to it.
+    The request of a conversation is its first message whose type ends in `.request`, or else its
+    first message; messages before the request are no answer to it.
 
     Args:
         bus: an open bus.
@@ -129,14 +129,14 @@ def answer_in(
     """
     if which not in (FIRST, LAST):
         raise InvalidInput(f"which answer: {FIRST} or {LAST}, not {which!r}")
-    asked = _request_of(bus, conversation)
-    if asked is None:
+    request = _request_of(bus, conversation)
+    if request is None:
         return Answer(PENDING, conversation)
-    reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
-    reply_types.require(asked.type)
-    answers = list(answers_to(bus, asked.conversation, asked.seq, reply_types))
+    reply_types = ReplyTypes.of(request.type, success_type, failure_type)
+    reply_types.require(request.type)
+    answers = list(answers_to(bus, request.conversation, request.seq, reply_types))
     if not answers:
-        return Answer(PENDING, asked.conversation)
+        return Answer(PENDING, request.conversation)
     return answers[0 if which == FIRST else -1]
 
 
@@ -155,13 +155,13 @@ def double_answers(
 
     Args and errors as for `check`.
     """
-    asked = _request_of(bus, conversation)
-    if asked is None:
+    request = _request_of(bus, conversation)
+    if request is None:
         return []
-    reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
-    reply_types.require(asked.type)
-    every = _answers_and_words(bus, asked.conversation, asked.seq, reply_types)
-    replies = [(answer, answer.reply) for answer, _ in every if answer.reply is not None]
+    reply_types = ReplyTypes.of(request.type, success_type, failure_type)
+    reply_types.require(request.type)
+    answers = _answers_of_any_type(bus, request.conversation, request.seq, reply_types)
+    replies = [(answer, answer.reply) for answer, _ in answers if answer.reply is not None]
     kinds = {(reply.from_agent, answer.failed) for answer, reply in replies}
     return [answer for answer, _ in replies] if len(kinds) < len(replies) else []
 
@@ -171,8 +171,11 @@ def named(bus: LocalBus, key: str) -> str | None:
 
     Args:
         bus: an open bus.
-        key: the id of a conversation, which wins, or the seq or id of a message. That of a request
-            names it alone; any other message stands for its conversation. None: there is neither.
+        key: the id of a conversation, which wins, or the seq or id of a message. A request
+            stands for itself alone, any other message for its conversation.
+
+    Returns:
+        The id; None: there is neither a conversation nor a message of this name.
     """
     if next(bus.read(conversation=key), None) is not None:
         return key
@@ -211,27 +214,27 @@ def answered(bus: LocalBus, requests: Iterable[Message]) -> set[int]:
 
     It walks once for each conversation and type over the messages after the first of its requests.
     """
-    alike: dict[tuple[str, str], list[Message]] = {}
+    groups: dict[tuple[str, str], list[Message]] = {}
     for request in requests:
-        alike.setdefault((request.conversation, request.type), []).append(request)
+        groups.setdefault((request.conversation, request.type), []).append(request)
     seqs: set[int] = set()
     judge = ReplyJudge.of(bus)
-    for (conversation, type), together in alike.items():
-        reply_types, first = ReplyTypes.of(type), min(asking.seq for asking in together)
-        for message in bus.read(conversation=conversation, after_seq=first):
+    for (conversation, type), group in groups.items():
+        reply_types, first_seq = ReplyTypes.of(type), min(request.seq for request in group)
+        for message in bus.read(conversation=conversation, after_seq=first_seq):
             if _state_by(message, reply_types) is None:
-                seqs.update(asking.seq for asking in together if judge.is_reply(asking, message))
+                seqs.update(request.seq for request in group if judge.is_reply(request, message))
             else:
-                meant = request_meant(bus, message, type)
-                before = (asking.seq for asking in together if asking.seq < message.seq)
-                seqs.update(seq for seq in before if meant in (None, seq))
+                meant_seq = request_meant(bus, message, type)
+                earlier = (request.seq for request in group if request.seq < message.seq)
+                seqs.update(seq for seq in earlier if meant_seq in (None, seq))
     return seqs
 
 
-def _request_of(bus: LocalBus, conversation: str) -> Message | None:
-    named = bus.get(conversation)
-    if named is not None and named.type.endswith(REQUEST):
-        return named
+def _request_of(bus: Bus, conversation: str) -> Message | None:
+    message = bus.get(conversation)
+    if message is not None and message.type.endswith(REQUEST):
+        return message
     first: Message | None = None
     for message in bus.read(conversation=conversation):
         if message.type.endswith(REQUEST):
@@ -245,22 +248,22 @@ def answers_to(
 ) -> Iterator[Answer]:
     """Yield every answer in a conversation to a request. Reads only the messages after it.
 
-    An answer may come by way of other messages, but not to another request of the same type.
+    An answer need not reply to the request itself, but not to another request of the same type.
     Without an answer of these types, other replies of agents that were asked are answers.
     """
-    is_answered, words = False, []
-    for answer, is_typed in _answers_and_words(bus, conversation, request_seq, reply_types):
+    is_answered, other_replies = False, []
+    for answer, is_typed in _answers_of_any_type(bus, conversation, request_seq, reply_types):
         if is_typed:
             is_answered = True
             yield answer
         elif not is_answered:
-            words.append(answer)
+            other_replies.append(answer)
     if not is_answered:
-        yield from words
+        yield from other_replies
 
 
-def _answers_and_words(
-    bus: LocalBus, conversation: str, request_seq: int, reply_types: ReplyTypes
+def _answers_of_any_type(
+    bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[tuple[Answer, bool]]:
     """Yield the answers to a request, and whether their types are those of the convention."""
     request = bus.get(request_seq)

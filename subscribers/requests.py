@@ -36,12 +36,12 @@ class Request:
     """A request that has been published. Make one with `Request.send`.
 
     Attributes:
-        bus: where.
-        seq, id: the message.
+        bus: the bus that it is published in.
+        seq, id: of its message.
         conversation: the conversation that it belongs to.
         reply_types: the types of the messages that answer it.
-        asker: the agent that asked, if that is who waits for the answer: then the answer leaves
-            its inbox. None: somebody else looks on.
+        asker: the agent that asked, if it waits for the answer itself: then the answer leaves its
+            inbox. None: somebody else looks on.
         unserved: a warning, for people, if it was published just now, names no recipient, and no
             live worker serves its type; else None.
     """
@@ -134,9 +134,9 @@ class Request:
         )
 
     def check(self) -> Answer:
-        """Return the first answer that there is now, or that it is pending. Doesn't wait.
+        """Return the first answer, or an `Answer` that is pending. Doesn't wait.
 
-        It only looks: the answer stays in the inbox of the agent that asked.
+        Nothing is changed: the answer stays in the inbox of the agent that asked.
         """
         answers = answers_to(self.bus, self.conversation, self.seq, self.reply_types)
         return next(answers, Answer(PENDING, self.conversation))
@@ -144,14 +144,14 @@ class Request:
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
 
-        The answer leaves the inbox of the agent that asked, without an acknowledgement. Where the
-        bus can't be written at that moment, it is returned all the same, and stays unread.
+        The answer leaves the inbox of the agent that asked, without an acknowledgement. If the
+        bus can't be written at that moment, the answer is returned all the same, and stays unread.
 
         Args:
             timeout_s: how long to wait, in seconds; None waits for ever.
 
         Raises:
-            TimedOut: none came in that time. The request stands, and may still be answered.
+            TimedOut: no answer came in that time. The request stands, and may still be answered.
         """
         begin = time.monotonic()
         answer = self.until_answered(timeout_s)
@@ -174,6 +174,70 @@ class Request:
 
 
 @checked
+def request(
+    bus: Bus,
+    type: str,
+    payload: object = ABSENT,
+    *,
+    from_agent: str,
+    timeout_s: float | None = None,
+    success_type: str | None = None,
+    failure_type: str | None = None,
+    **fields: Unpack[MessageFields],
+) -> Answer:
+    """Publish a request, wait for the first message that answers it, and return the answer.
+
+    Args:
+        bus: an open bus.
+        type, payload, from_agent: as for `Bus.publish`.
+        timeout_s: how long to wait, in seconds; None waits for ever.
+        success_type, failure_type, fields: as for `Request.send`.
+
+    Raises:
+        TimedOut: no answer came in that time. The request stands, and may still be answered.
+        As for `Request.send`.
+    """
+    sent = Request.send(
+        bus,
+        type,
+        payload,
+        from_agent=from_agent,
+        success_type=success_type,
+        failure_type=failure_type,
+        **fields,
+    )
+    return sent.wait(timeout_s)
+
+
+@checked
+async def request_async(
+    bus: Bus,
+    type: str,
+    payload: object = ABSENT,
+    *,
+    from_agent: str,
+    timeout_s: float | None = None,
+    success_type: str | None = None,
+    failure_type: str | None = None,
+    **fields: Unpack[MessageFields],
+) -> Answer:
+    """Publish a request and wait for its answer, as `request` does, without blocking the loop.
+
+    A cancelled call may have published the request.
+    """
+    sent = await Request.send_async(
+        bus,
+        type,
+        payload,
+        from_agent=from_agent,
+        success_type=success_type,
+        failure_type=failure_type,
+        **fields,
+    )
+    return await sent.wait_async(timeout_s)
+
+
+@checked
 def wait_all(requests: Iterable[Request], timeout_s: float | None = None) -> list[Answer]:
     """Block until every request has an answer, and return the answers in order.
 
@@ -182,8 +246,9 @@ def wait_all(requests: Iterable[Request], timeout_s: float | None = None) -> lis
         timeout_s: how long to wait for all of them, in seconds; None waits for ever.
 
     Raises:
-        InvalidInput: they are of several buses.
-        TimedOut: some have none in that time; those that came are received, as by `wait`.
+        InvalidInput: the requests are of several buses.
+        TimedOut: some requests have no answer in that time; answers that came are received, as by
+            `wait`.
     """
     in_order = list(requests)
     answers = {id(request): answer for request, answer in as_completed(in_order, timeout_s)}
@@ -205,7 +270,7 @@ async def wait_all_async(
 def as_completed(
     requests: Iterable[Request], timeout_s: float | None = None
 ) -> Iterator[tuple[Request, Answer]]:
-    """Yield each request with its answer, as soon as that is there; blocks between them.
+    """Yield each request with its answer, as soon as the answer is there; blocks in between.
 
     Args and errors as for `wait_all`. Each answer leaves the inbox of the agent that asked.
     """

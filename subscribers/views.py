@@ -1,7 +1,7 @@
 """Views of jobs and claims, for people: they change nothing.
 
-Lists and statistics read by statements of their own (`views.sql`): what people ask for must not
-widen what changes the tables.
+Lists and statistics have statements of their own (`views.sql`), apart from those that change the
+tables.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Views(Table):
         return [Job(*row) for row in self._engine.rows(VIEWS[statement], (info.id, *values))]
 
     def count(self, info: QueueInfo, states: Collection[str], walked: int) -> int:
-        """Count the jobs in some states, in any if none is named, among so many of the newest."""
+        """Count the jobs in some states, or in all (no state given), among the `walked` newest."""
         values = (info.id, json.dumps(list(states)) if states else None, walked)
         count: int = self._engine.value(VIEWS["count_in_states"], values)
         return count
@@ -77,11 +77,11 @@ class Views(Table):
         return at_ms
 
     def newest_attempts(self, info: QueueInfo, walked: int, limit: int) -> list[Attempt]:
-        """Return up to `limit` of the newest attempts, from among so many of the newest claims."""
+        """Return up to `limit` of the newest attempts, from among the `walked` newest claims."""
         return self._engine.rows(VIEWS["newest_attempts"], (info.id, walked, limit))
 
     def count_lost_claims(self, info: QueueInfo, walked: int, since_ms: int) -> int:
-        """Count the claims that were lost since a time, among so many of the newest."""
+        """Count the claims that were lost since a time, among the `walked` newest."""
         values = (info.id, walked, since_ms, self._engine.now_ms())
         count: int = self._engine.value(VIEWS["lost_claims"], values)
         return count
@@ -96,11 +96,11 @@ class Views(Table):
         return place or None
 
     def counts(self, info: QueueInfo, walked: int) -> list[tuple[str, int, int]]:
-        """Return how many there are of each state and priority, among so many of the newest."""
+        """Return how many jobs there are of each state and priority, among the `walked` newest."""
         return self._engine.rows(VIEWS["counts_by_state"], (info.id, walked))
 
     def ended_since(self, info: QueueInfo, walked: int, since_ms: int) -> list[EndedJob]:
-        """Return the jobs that were over since a time, among so many of the newest."""
+        """Return the jobs that ended since a time, among the `walked` newest."""
         rows = self._engine.rows(VIEWS["jobs_ended_since"], (info.id, walked, since_ms))
         return [EndedJob(*row) for row in rows]
 
@@ -114,7 +114,7 @@ class Views(Table):
         return None if row is None else ClaimRecord(*row)
 
 
-# Lists of a queue's jobs for people, each a walk over an index where most jobs are not meant.
+# Lists of a queue's jobs for people. Each walks over an index that skips jobs of other states.
 
 
 def list_jobs(

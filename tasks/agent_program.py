@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ..workers.processes.supervisors import Supervisors
     from .records.task import Task
 
-    #: `failed`: it may succeed in another attempt. `transient`: it asks for one soon, or could not
-    #: be started for want of something. `permanent`: no attempt would.
+    #: `failed`: another attempt may succeed. `transient`: the program asks for another attempt, or
+    #: could not be started for want of something. `permanent`: no attempt would succeed.
     EndKind = Literal["ended", "failed", "transient", "permanent", "timed_out", "stopped"]
 
 # Bounded attempts: how often something is tried, with which pauses, and the rest after that.
@@ -48,7 +48,7 @@ class AttemptRule:
 
     Attributes:
         attempts: how many times in all.
-        pause_ms: the pause after the first attempt, in milliseconds; each next one is doubled.
+        pause_ms: the pause after the first attempt, in milliseconds; each further pause is doubled.
     """
 
     attempts: int
@@ -60,7 +60,7 @@ class AttemptRule:
         return max(LEAST_PAUSE_MS, min(doubled, MOST_PAUSE_MS))
 
 
-#: Of what must work before a worker takes a job, and of one job.
+#: The rule for what must work before a worker takes a job, and the rule for one job.
 WARM_UP, JOB = AttemptRule(3, 2_000), AttemptRule(2, 3_000)
 
 
@@ -68,7 +68,7 @@ class BoundedAttempts:
     """Counts the attempts at one thing after another. Takes the time as an argument; never sleeps.
 
     Only a transient failure is tried again. After the last transient failure there is a rest, in
-    which nothing begins: what is broken for one job is broken for the next.
+    which nothing begins: whatever makes one job fail makes the next job fail.
 
     Args:
         rule: how often one thing is tried.
@@ -109,7 +109,7 @@ class BoundedAttempts:
         return None
 
     def offline_ms(self, now_ms: int) -> int:
-        """Return how long the rest lasts from now, in milliseconds; 0 outside of one."""
+        """Return how long the rest still lasts, in milliseconds; 0: there is no rest."""
         # No longer than a whole rest: the clock may have been set back since it began.
         return max(0, min(self._offline_until_ms - now_ms, self._cooldown_ms))
 
@@ -162,7 +162,7 @@ class OutputLines:
         self._cut(stream, self._streams[stream].decoder.decode(data))
 
     def end(self) -> None:
-        """Hand on what stands in the streams without an end of its line."""
+        """Hand on the rests of the streams: text without a line end."""
         for name, stream in self._streams.items():
             self._cut(name, stream.decoder.decode(b"", final=True))
             if stream.rest:
@@ -232,9 +232,9 @@ class Preset:
 
     Attributes:
         title: its name, for people.
-        command: it, and its arguments up to those of the mode.
+        command: the program, and its arguments before those of the mode.
         modes: for each mode its arguments.
-        ends: the arguments after those, as the prompt.
+        ends: the arguments after those of the mode, such as the prompt.
         variables: for each mode its variables of the environment.
     """
 
@@ -295,7 +295,7 @@ def preset(name: str, mode: str) -> Preset:
     """Return an agent program by its name.
 
     Raises:
-        InvalidInput: it is not known, or has no such mode.
+        InvalidInput: the name is not known, or there is no such mode.
     """
     if name not in PRESETS:
         names = ", ".join(PRESETS)
@@ -337,7 +337,7 @@ class AgentProgram:
         """Return a program that is known by its name, in a mode of permissions.
 
         Raises:
-            InvalidInput: neither is known.
+            InvalidInput: the name or the mode is not known.
         """
         program = preset(name, mode)
         return cls(program.words(mode), program.variables.get(mode, {}))
@@ -349,7 +349,7 @@ class AgentProgram:
 
     @property
     def obstacle(self) -> str | None:
-        """Why it can't be started at present, or None. A path into the work tree is not known."""
+        """Why it can't be started at present, or None: also for a path into the work tree."""
         word = self.words[0]
         if os.sep in word and not os.path.isabs(word):
             return None
@@ -366,8 +366,8 @@ class AgentProgram:
             as_word if word == PROMPT else _filled(word, {PROMPT: prompt, PROMPT_FILE: file})
             for word in self.words
         ]
-        is_told = any(_holds(word, PROMPT) for word in self.words) or self.wants_file
-        return filled, b"" if is_told else prompt.encode(errors="surrogateescape")
+        has_prompt = any(_holds(word, PROMPT) for word in self.words) or self.wants_file
+        return filled, b"" if has_prompt else prompt.encode(errors="surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)

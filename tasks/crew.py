@@ -138,8 +138,8 @@ def is_running(bus: LocalBus) -> bool:
 def running_pid(bus: LocalBus) -> int | None:
     """Return the number of the process that runs the crew, as it is seen from here.
 
-    The kernel knows the holder of the lock. Where it does not tell, the number in the state counts
-    if it is of this host and this boot, and the process is as old as the state says: numbers are
+    The kernel knows the holder of the lock. If the kernel does not tell, the number in the state
+    counts, if it is of this host and this boot, and the process is as old as the state: numbers are
     reused.
     """
     if not is_running(bus):
@@ -158,9 +158,9 @@ def stop_running(bus: LocalBus, timeout_s: float) -> int:
     """Tell the crew of a bus to stop, wait until it has, and return the number of its process.
 
     Raises:
-        NoCrew: none runs.
-        Refused: it can't be signalled from here.
-        TimedOut: it has not stopped in time.
+        NoCrew: no crew runs.
+        Refused: the crew can't be signalled from here.
+        TimedOut: the crew has not stopped in time.
     """
     if not is_running(bus):
         raise NoCrew("no crew of this bus runs")
@@ -183,7 +183,7 @@ def stop_running(bus: LocalBus, timeout_s: float) -> int:
 #: The folder of the logs, in the bus directory.
 LOGS = "logs"
 
-#: A log that would grow beyond this begins again, in bytes; so many older ones are kept.
+#: A log that would grow beyond so many bytes begins again; and how many older logs are kept.
 MAX_BYTES, KEPT = 4 * 1024 * 1024, 2
 
 
@@ -193,7 +193,7 @@ class RoleLog:
     Args:
         bus: the bus.
         name: of the role.
-        max_bytes: where it begins again.
+        max_bytes: the size beyond which it begins again.
     """
 
     def __init__(self, bus: LocalBus, name: str, max_bytes: int = MAX_BYTES) -> None:
@@ -265,11 +265,11 @@ class RoleState:
 
     Attributes:
         name: of the role.
-        status: its state.
+        status: the present status.
         starts: how often it was started.
         since_ms: since when it has this status, in epoch milliseconds.
         until_ms: when it starts again; None unless it waits.
-        ended: how its process ended last; None before that.
+        ended: how its process ended last; None: it has not ended yet.
         last: the last line that it printed.
     """
 
@@ -326,7 +326,7 @@ class RoleProcess:
         self._thread = start_thread(self._run, f"role {self.role.name}")
 
     def end_pause(self) -> None:
-        """Start it no more; its process is ended by the switch."""
+        """End a pause, and start the role no more; the switch ends its process."""
         self._over.set()
 
     def join(self) -> None:
@@ -404,7 +404,7 @@ WANTS_WORKER = "wants-worker"
 #: How long the roles have between SIGTERM and SIGKILL, in seconds.
 STOP_GRACE_S = 10.0
 
-#: How often a crew looks whether another worker is needed, and tells its state, in seconds.
+#: How often a crew looks whether another worker is needed, and writes its state, in seconds.
 _LOOK_S = 1.0
 
 

@@ -45,8 +45,8 @@ def finish_task(bus: LocalBus, name: str, *, agent: str, token: int) -> Task:
     Args:
         bus: an open bus.
         name: of the task.
-        agent: its holder.
-        token: of the lease on it.
+        agent: the holder of the task.
+        token: of its lease.
 
     Raises:
         TaskNotFound: there is no such task.
@@ -65,11 +65,11 @@ def finish_task(bus: LocalBus, name: str, *, agent: str, token: int) -> Task:
     return tasks.done(name, agent=agent, token=token, head=head)
 
 
-def checked_head(bus: LocalBus, task: Task) -> str:
-    """Return the commit by which a task is done, if its tree is as it must be then.
+def checked_head(bus: Bus, task: Task) -> str:
+    """Return the commit by which a task is done, after a check of its tree.
 
     Raises:
-        Refused, NothingDone: as for `finish`.
+        Refused, NothingDone: as for `finish_task`.
     """
     state = read_state(_tree_of(bus, task), task.base)
     if state.branch != task.branch:
@@ -111,7 +111,7 @@ def _tree_of(bus: LocalBus, task: Task) -> LinkedTree:
     return tree
 
 
-# The changes that a task has made so far, or that it was done with.
+# The changes of a task: those of its branch, or of the commit that it was done with.
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class TaskDiff:
 
         Raises:
             NotTrusted: its repository may not be looked into.
-            NotFound: neither is there any more.
+            NotFound: neither the branch nor the commit is there any more, or the base is not.
         """
         git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
         of_branch, pinned, base = git.commits(
@@ -148,7 +148,7 @@ class TaskDiff:
         return cls(git, start, head)
 
     def text(self) -> str:
-        """Return them as a patch."""
+        """Return the changes as a patch."""
         return text_of(self.git, self.start, self.head)
 
     def files(self) -> list[FileChange]:
@@ -180,9 +180,9 @@ def repositories_of(bus: LocalBus, *folders: str) -> list[RepositoryPlace]:
     Repositories of tasks in which git may not be started are left out.
     """
     trusted = TrustedRepositories(bus.layout.directory, *folders)
-    named = sorted({task.repository for task in Tasks(bus).list()})
+    paths = sorted({task.repository for task in Tasks(bus).list()})
     places = []
-    for path in named:
+    for path in paths:
         if os.path.isdir(path) and trusted.has(path):
             places.append(RepositoryPlace.around(path))
     for folder in (bus.layout.directory, *folders):
@@ -198,8 +198,8 @@ def repositories_of(bus: LocalBus, *folders: str) -> list[RepositoryPlace]:
 def not_looked_into(bus: LocalBus) -> list[str]:
     """Return the repositories of live tasks in which git may not be started."""
     trusted = TrustedRepositories(bus.layout.directory)
-    named = sorted({task.repository for task in Tasks(bus).list(is_live=True)})
-    return [path for path in named if not trusted.has(path)]
+    paths = sorted({task.repository for task in Tasks(bus).list(is_live=True)})
+    return [path for path in paths if not trusted.has(path)]
 
 
 def _of_task(tree: LinkedTree, tasks: dict[str, Task]) -> Leftover | None:
@@ -208,19 +208,19 @@ def _of_task(tree: LinkedTree, tasks: dict[str, Task]) -> Leftover | None:
         return None
     task = tasks.get(tree.note.task)
     if task is None:
-        says = f"{tree.path} is of task {tree.note.task!r}, which this bus does not know"
-        return Leftover("unknown_task", tree.path, says, tree.note.task)
+        text = f"{tree.path} is of task {tree.note.task!r}, which this bus does not know"
+        return Leftover("unknown_task", tree.path, text, tree.note.task)
     if task.state in FINAL and not task.unproven:
-        says = f"{tree.path} is of task {task.task!r}, which is {task.state}; 'bus task clean'"
-        return Leftover("over", tree.path, says, task.task)
+        text = f"{tree.path} is of task {task.task!r}, which is {task.state}; 'bus task clean'"
+        return Leftover("over", tree.path, text, task.task)
     return None
 
 
 # Clean: remove the trees and branches of tasks that are over, and lose nothing.
 #
-# Removed is what landed, and what is kept at a ref; all else stays and is named. A tree under a
-# live lease, or in which a process works, is never touched. A half-created tree without a task is
-# removed by its name alone.
+# Commits and files that landed, or are kept at a ref, are removed; all else stays and is named. A
+# tree under a live lease, or in which a process works, is never touched. A half-created tree of no
+# task is removed by its name alone.
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class _UnfinishedTree:
     tree: LinkedTree
 
     def clean(self, *, is_dry: bool) -> Cleaned:
-        """Remove it with the branch of its creation; files of half a checkout are kept too."""
+        """Remove the tree and its branch; the files of half a checkout are kept, too."""
         branch = None if self.tree.note is None else self.tree.note.branch
         cleaned = partial(Cleaned, self.name, self.tree.path, branch or "")
         if pids := occupants_of(self.tree.path):
@@ -310,9 +310,9 @@ class Cleaner:
         Args:
             names: of tasks, and of trees that were never finished; none: all tasks whose state is
                 final.
-            keeps_files: whether files that are not committed are kept at a ref; else they keep
-                their tree from being removed.
-            is_dry: whether nothing is changed, but said.
+            keeps_files: whether files that are not committed are kept at a ref; otherwise a tree
+                with such files stays.
+            is_dry: whether nothing is changed, and only the outcome is returned.
 
         Raises:
             TaskNotFound: there is no task of a name, and no tree that was never finished.

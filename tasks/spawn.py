@@ -117,8 +117,8 @@ class TaskSpec(TaskTerms):
         has_hooks, has_submodules, has_large_files: whether the hook `post-checkout` is run,
             submodules are initialised, and Git LFS fetches the contents of its files.
         limit_s: how long each of checkout, hook and set-up may take, in seconds.
-        said: the terms that a task of this name, where there is one, must have; None: those that
-            are not defaults.
+        said: the names of the terms in which an existing task of this name must agree; None: of the
+            terms that are not defaults.
     """
 
     folder: str
@@ -135,7 +135,7 @@ class TaskSpec(TaskTerms):
     said: frozenset[str] | None = None
 
     def terms_said(self) -> list[str]:
-        """Return the names of the terms that are more than defaults."""
+        """Return the names of the terms in which an existing task must agree."""
         terms = [term for term in fields(TaskTerms) if term.name in _TERMS]
         if self.said is None:
             return [term.name for term in terms if getattr(self, term.name) != term.default]
@@ -159,8 +159,8 @@ class Spawner:
     def spawn(self, spec: TaskSpec, *, agent: str, lease_s: float = LEASE_S) -> Task:
         """Make a task, its branch and its tree, and give it to its worker under a lease.
 
-        Repeated it returns the task as it is, mends its tree, and gives the worker a lease again
-        while the task is ASSIGNED and free.
+        If the task exists already, it is returned as it is, with its tree mended; while it is
+        ASSIGNED and free, its worker gets a lease again.
 
         Raises:
             TaskExists: there is a task of this name, of another worker, branch or repository, with
@@ -174,9 +174,9 @@ class Spawner:
         check_agent(spec.worker, "worker")
         self._bus.agents.refuse_several(spec.worker, spec.reviewer)
         trees = WorkTrees(named_repository(spec.folder))
-        there = self._task(spec.task)
-        if there is not None:
-            return self._again(there, spec, trees, agent, lease_s)
+        existing = self._task(spec.task)
+        if existing is not None:
+            return self._spawned_before(existing, spec, trees, agent, lease_s)
         new = self._new(spec, trees)
         trees.place.branch_ref(new.branch)
         self._tasks.check_new(new, agent=agent)
@@ -189,7 +189,7 @@ class Spawner:
                 self._bus.leases.release(lease)
             raise
         with self._bus.transaction():
-            if self._task(spec.task) is None:  # else another process was as far as this
+            if self._task(spec.task) is None:  # else another process has assigned it
                 self._bus.leases.release(lease)
             return self._tasks.assign(new, agent=agent, lease_s=lease_s)
 
@@ -197,11 +197,11 @@ class Spawner:
         """Make the tree of a task again where it is gone, with what it had.
 
         Args:
-            task: as it is.
-            spec: how a new tree is filled.
+            task: the task as it is.
+            spec: how a new tree is filled; None: without copies or set-up of its own.
 
         Raises:
-            Refused: its place is somebody else's, or none of a tree of this repository.
+            Refused: its place is somebody else's, or not where trees of this repository are.
             NotTrusted: only its row names its repository.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
         """
@@ -215,27 +215,27 @@ class Spawner:
     def _task(self, name: str) -> Task | None:
         return TaskTable.of(self._bus).get(name)
 
-    def _again(
-        self, there: Task, spec: TaskSpec, trees: WorkTrees, agent: str, lease_s: float
+    def _spawned_before(
+        self, task: Task, spec: TaskSpec, trees: WorkTrees, agent: str, lease_s: float
     ) -> Task:
-        branch = self._branch(spec, trees.place) if spec.branch else there.branch
-        of_there = (there.branch, os.path.realpath(there.repository))
-        if of_there != (branch, trees.place.common_dir) or (
-            there.worker != spec.worker and not there.from_queue
+        branch = self._branch(spec, trees.place) if spec.branch else task.branch
+        place_of_task = (task.branch, os.path.realpath(task.repository))
+        if place_of_task != (branch, trees.place.common_dir) or (
+            task.worker != spec.worker and not task.from_queue
         ):
             raise TaskExists(
-                f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
-                f" {there.repository}; choose another name"
+                f"task {task.task!r} exists: {task.worker} has it on branch {task.branch} of"
+                f" {task.repository}; choose another name"
             )
         if not spec.from_queue:  # a job says what its task is; the worker's own settings don't
-            _refuse_ended(there)
-            _refuse_other_terms(there, spec, trees.place)
-        if there.is_live and not there.unproven:
-            self.mend(there, spec)
-        if there.worker != spec.worker:
-            return there
+            _refuse_ended(task)
+            _refuse_other_terms(task, spec, trees.place)
+        if task.is_live and not task.unproven:
+            self.mend(task, spec)
+        if task.worker != spec.worker:
+            return task
         names = NewTask.__dataclass_fields__.keys() - {"in_reply_to"}
-        same = NewTask(**{name: getattr(there, name) for name in names})
+        same = NewTask(**{name: getattr(task, name) for name in names})
         return self._tasks.assign(same, agent=agent, lease_s=lease_s)
 
     def _new(self, spec: TaskSpec, trees: WorkTrees) -> NewTask:
@@ -249,7 +249,7 @@ class Spawner:
         base_ref = spec.base or (self._fetched(place, target) if spec.fetches else target)
         base = None
         if base_ref == target and (base := place.git.commit(ref)) is None:
-            place.commit("HEAD")  # which says it where there is no commit at all
+            place.commit("HEAD")  # raises if there is no commit at all
         terms = {term.name: getattr(spec, term.name) for term in fields(TaskTerms)}
         return NewTask(
             **terms,
@@ -275,7 +275,7 @@ class Spawner:
         return f"refs/remotes/{remote}/{target}"
 
     def _lease(self, spec: TaskSpec, lease_s: float) -> Lease:
-        """Return the lease of a new task: also one that the worker has of a spawn before."""
+        """Return the lease of a new task, which the worker may have from an earlier spawn."""
         name = lease_of(spec.task)
         with self._bus.transaction():
             lease = self._bus.leases.acquire(name, spec.worker, lease_s=lease_s)
@@ -319,43 +319,44 @@ class Spawner:
         }
 
 
-def _refuse_ended(there: Task) -> None:
+def _refuse_ended(task: Task) -> None:
     """Refuse to make a task again that has ended without landing: its name stays taken.
 
     Raises:
         WrongTaskState: it is CANCELLED or FAILED.
     """
-    if there.is_live or there.state == "COMPLETED":
+    if task.is_live or task.state == "COMPLETED":
         return
-    tree = "" if there.cleaned_at_ms else f", and 'bus task clean {there.task}' removes its tree"
+    hint = "" if task.cleaned_at_ms else f", and 'bus task clean {task.task}' removes its tree"
     raise WrongTaskState(
-        there.task,
-        there.state,
-        f"task {there.task!r} is {there.state}, which is final; choose another name{tree}",
+        task.task,
+        task.state,
+        f"task {task.task!r} is {task.state}, which is final; choose another name{hint}",
     )
 
 
-def _refuse_other_terms(there: Task, spec: TaskSpec, place: RepositoryPlace) -> None:
+def _refuse_other_terms(task: Task, spec: TaskSpec, place: RepositoryPlace) -> None:
     """Refuse a repetition whose terms differ from those of the task.
 
     Raises:
         TaskExists: a term, the target or the base differs.
     """
     differing = {
-        _TERMS[name]: (_readable(name, there), _readable(name, spec))
+        _TERMS[name]: (_readable(name, task), _readable(name, spec))
         for name in spec.terms_said()
-        if getattr(there, name) != getattr(spec, name)
+        if getattr(task, name) != getattr(spec, name)
     }
-    if spec.target not in (None, there.target):
-        differing["target"] = (there.target, spec.target or "")
-    if spec.base not in (None, there.base_ref) and place.commit(spec.base or "") != there.base:
-        differing["base"] = (there.base_ref, spec.base or "")
+    if spec.target not in (None, task.target):
+        differing["target"] = (task.target, spec.target or "")
+    if spec.base not in (None, task.base_ref) and place.commit(spec.base or "") != task.base:
+        differing["base"] = (task.base_ref, spec.base or "")
     if differing:
         what = "; ".join(
-            f"its {name} is {now}, not {asked}" for name, (now, asked) in differing.items()
+            f"its {name} is {present}, not {requested}"
+            for name, (present, requested) in differing.items()
         )
         raise TaskExists(
-            f"task {there.task!r} exists: {what}; leave that out, or choose another name"
+            f"task {task.task!r} exists: {what}; leave that out, or choose another name"
         )
 
 
@@ -370,7 +371,7 @@ def _readable(name: str, terms: Task | TaskSpec) -> str:
 
 
 def _check_path(task: Task, trees: WorkTrees) -> None:
-    """Refuse a path that git does not know as the tree's, and that no tree would be made at."""
+    """Refuse a path that is neither where git has the task's tree, nor where one would be made."""
     tree = trees.of(task.task)
     expected = trees.path_of(task.task) if tree is None else tree.path
     if "\0" in task.path or os.path.realpath(task.path) != os.path.realpath(expected):

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 # Grafting: how files of a configuration become one. Maps merge, lists append, the rest replaces.
 #
-# Older forms of Ductile's pages are brought into the present one before, file by file.
+# Before that, each file is brought from the older forms of Ductile's documentation into the present
+# one.
 
 
 def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
@@ -37,7 +38,7 @@ def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
     Args:
         base: the earlier settings.
         over: the later ones, which win.
-        faults: gets those of settings that can't be grafted.
+        faults: gets the faults of settings that can't be grafted.
         path: the path that both have.
     """
     for key, value in over.items():
@@ -64,8 +65,8 @@ def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
 def modernise(tree: Map, warnings: list[Fault]) -> Map:
     """Return a file's settings in the forms of today.
 
-    `log_level` at the top belongs to `service`; `database` is `state`, whose path may stand under
-    `database`; `webhooks` may be a list of endpoints.
+    `log_level` at the top moves into `service`; `database` at the top becomes `state`; the settings
+    of `state.database` move up into `state`; `webhooks` may be a list of endpoints.
     """
     new = tree.copy()
     if "log_level" in new:
@@ -88,9 +89,9 @@ def _move(tree: Map, key: str, section: str, to: str, warnings: list[Fault]) -> 
     spot = tree.at[key]
     moved = _map_of(to, tree.pop(key), spot)
     warnings.append(Fault(*spot, key, f"this is an old place; write it as {section}.{to}"))
-    own = tree.get(section)
-    if isinstance(own, Map):
-        graft(moved, own, [])
+    present = tree.get(section)
+    if isinstance(present, Map):
+        graft(moved, present, [])
     tree[section] = moved
     tree.at.setdefault(section, spot)
 
@@ -204,7 +205,7 @@ def _owners(named: Path, root: Path) -> Owners:
     The owner of a file in a named folder is trusted as well, unless anybody may create files there.
     """
     try:
-        check(named, trusted_owners(named), lists=True)
+        check(named, trusted_owners(named), reads_names=True)
     except OSError:
         return trusted_owners(named)
     return trusted_owners(named, root)
@@ -262,7 +263,7 @@ class _SourceReader:
 
     def _read_folder(self, folder: Path, spot: Spot, dotted: str) -> None:
         try:
-            check(folder, self.sources.owners, lists=True)
+            check(folder, self.sources.owners, reads_names=True)
             entries = sorted(folder.iterdir())
         except OSError as error:
             return self._refuse(spot, dotted, f"can't read {folder}: {_reason(error)}")
@@ -361,7 +362,7 @@ def is_secure(source: SourceFile, is_root: bool = False) -> bool:
 
     Args:
         source: the file.
-        is_root: whether it is `config.yaml`, which is operational whatever it holds.
+        is_root: whether it is `config.yaml`, which need not be sealed, whatever it holds.
     """
     webhooks = source.tree.get("webhooks")
     holds = "tokens" in source.tree or (isinstance(webhooks, Map) and "endpoints" in webhooks)
@@ -392,11 +393,14 @@ def read_seal(directory: Path, owners: Owners | None = None) -> tuple[dict[str, 
 
 def compare(name: str, path: str, hash: str, seal: Mapping[str, str]) -> Fault | None:
     """Return the fault of a file that is not as it was sealed, or None."""
-    sealed = seal.get(os.path.abspath(path))
-    if sealed == hash:
+    if _is_as_sealed(path, hash, seal):
         return None
-    what = "is not sealed" if sealed is None else "is not as it was sealed"
+    what = "is not sealed" if os.path.abspath(path) not in seal else "is not as it was sealed"
     return Fault(name, 0, "", f"this file {what} in {NAME}; {_ASK}")
+
+
+def _is_as_sealed(path: str, hash: str, seal: Mapping[str, str]) -> bool:
+    return seal.get(os.path.abspath(path)) == hash
 
 
 def access_fault(root: SourceFile, tree: Map, seal: Mapping[str, str]) -> Fault | None:
@@ -410,8 +414,9 @@ def access_fault(root: SourceFile, tree: Map, seal: Mapping[str, str]) -> Fault 
     if not seal:
         return None
     sealed = seal.get(os.path.abspath(root.path) + ACCESS)
-    if sealed is None:  # an older seal: only an unchanged file is known to say the same
-        is_same = not _access(root.tree) or compare("", root.path, root.hash, seal) is None
+    if sealed is None:
+        # An older seal: if the first file changed, its access settings may have changed, too.
+        is_same = not _access(root.tree) or _is_as_sealed(root.path, root.hash, seal)
     else:
         is_same = sealed == access_hash(tree)
     if is_same:

@@ -54,13 +54,13 @@ def faults_of_folder(folder: Path, roots: Sequence[Path], owners: Owners) -> Ite
     if root is None:
         yield f"{folder} leads to {real}, outside of plugin_roots"
         return
-    for path, lists in ((folder, True), (folder / MANIFEST, False)):
-        yield from _distrusted(path, owners, lists=lists)
+    for path, reads_names in ((folder, True), (folder / MANIFEST, False)):
+        yield from _distrusted(path, owners, reads_names=reads_names)
 
 
-def _distrusted(path: Path, owners: Owners, *, lists: bool = False) -> Iterator[str]:
+def _distrusted(path: Path, owners: Owners, *, reads_names: bool = False) -> Iterator[str]:
     try:
-        check(path, owners, lists=lists)
+        check(path, owners, reads_names=reads_names)
     except OSError as error:
         yield error.strerror or str(error)
 
@@ -109,7 +109,7 @@ def _faults_of_file(real: Path, program: Path, owners: Owners) -> Iterator[str]:
     if not os.stat(real).st_mode & 0o111 or not os.access(real, os.X_OK):
         yield f"{program} is not executable; chmod +x it"
     yield from _distrusted(program, owners)
-    yield from _distrusted(real.parent, owners, lists=True)
+    yield from _distrusted(real.parent, owners, reads_names=True)
 
 
 def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
@@ -257,7 +257,7 @@ class _Search:
 
     def look_through(self, root: Path) -> None:
         try:
-            check(root, self._config.owners, lists=True)
+            check(root, self._config.owners, reads_names=True)
             folders = sorted(entry for entry in root.iterdir() if entry.is_dir())
         except Distrusted as error:
             self._unread = Fault(str(root), 0, "", f"no plugin here is taken: {error}")

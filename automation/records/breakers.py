@@ -1,7 +1,7 @@
 """Circuit breakers: a scheduled command that fails again and again rests for a while.
 
-Each belongs to a plugin and a command, and counts the scheduled jobs of it that ended badly one
-after the other. What people, webhooks and routes ask for runs all the same.
+Each belongs to a command of a plugin, and counts the scheduled jobs of the command that ended badly
+one after the other. What people, webhooks and routes ask for runs all the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Breaker:
         plugin, command: the command that it guards.
         state: `closed`, `open` or `half_open`.
         failure_count: how many scheduled jobs in a row ended badly.
-        opened_at: since when it is not closed, as RFC 3339; None while it is.
+        opened_at: since when it is not closed, as RFC 3339; None while it is closed.
         last_failure_at, updated_at: the times of the last failure and the last change.
         last_job_id: the job that it counted last.
     """
@@ -70,7 +70,7 @@ class Transition:
         from_state, to_state: what changed.
         failure_count: how many failures in a row there were then.
         reason: `failure_threshold`, `success`, `cooldown_elapsed` or `manual_reset`.
-        job_id: the job by whose end it came about, or None.
+        job_id: the job whose end changed the state, or None.
         created_at: when, as RFC 3339.
     """
 
@@ -96,15 +96,15 @@ class Breakers(Table):
         """Use these rules of plugins from now on; a plugin without one has the default rule."""
         self._rules = rules
 
-    def may_poll(self, plugin: str, command: str, submission: Submission) -> bool:
+    def may_begin(self, plugin: str, command: str, submission: Submission) -> bool:
         """Return whether a scheduled job of a command may begin.
 
-        When the rest is over, one job decides: the caller submits it in the transaction of this
-        call, or one waits or runs already.
+        After the rest one job decides whether the breaker closes. Unless one waits or runs, the
+        caller submits it, in the transaction of this call.
 
         Args:
-            plugin, command: the command that it guards.
-            submission: tells whether a scheduled job of it waits or runs.
+            plugin, command: the command that the breaker guards.
+            submission: tells whether a scheduled job of the command waits or runs.
         """
         with self._engine.write():
             breaker = self.get(plugin, command)
@@ -115,7 +115,7 @@ class Breakers(Table):
             if breaker.state == OPEN:
                 opened_ms = parse_ts(breaker.opened_at or "0")
                 rest_ms = round(self._rule(plugin).reset_after_s * 1000)
-                # One that opened later than now did so by a clock that was ahead.
+                # A clock that was ahead wrote an `opened_at` still to come: that rest is over.
                 if 0 <= self._engine.now_ms() - opened_ms < rest_ms:
                     return False
                 self._change(breaker, HALF_OPEN, "cooldown_elapsed", None)
@@ -148,11 +148,11 @@ class Breakers(Table):
     def reset(self, plugin: str) -> int:
         """Close all breakers of a plugin by hand; return how many were not closed."""
         with self._engine.write():
-            shut = [b for b in self.states() if b.plugin == plugin and b.state != CLOSED]
-            for breaker in shut:
+            tripped = [b for b in self.states() if b.plugin == plugin and b.state != CLOSED]
+            for breaker in tripped:
                 closed = replace(breaker, failure_count=0)
                 self._change(closed, CLOSED, "manual_reset", None)
-        return len(shut)
+        return len(tripped)
 
     def get(self, plugin: str, command: str) -> Breaker:
         """Return a breaker; a closed one where nothing has been counted yet."""
@@ -164,7 +164,7 @@ class Breakers(Table):
         return [Breaker(*row) for row in self._engine.rows(SQL["breakers"])]
 
     def history(self, plugin: str) -> list[Transition]:
-        """Return the transitions of a plugin's breakers, the first first."""
+        """Return the transitions of a plugin's breakers, the oldest first."""
         rows = self._engine.rows(SQL["transitions_of_plugin"], (plugin, MAX_SHOWN))
         return [Transition(*row) for row in rows]
 
@@ -173,11 +173,11 @@ class Breakers(Table):
         return self._engine.count_changes(SQL["prune_transitions"], (before, limit))
 
     def _succeeded(self, breaker: Breaker, job_id: str) -> None:
-        well = replace(breaker, failure_count=0)
+        recovered = replace(breaker, failure_count=0)
         if breaker.state == CLOSED:
-            self._store(well)
+            self._store(recovered)
         else:
-            self._change(well, CLOSED, "success", job_id)
+            self._change(recovered, CLOSED, "success", job_id)
 
     def _rule(self, plugin: str) -> BreakerConfig:
         if (rule := self._rules.get(plugin)) is None:
@@ -202,5 +202,5 @@ class Breakers(Table):
         )
 
     def _store(self, breaker: Breaker) -> None:
-        now = replace(breaker, updated_at=format_ts(self._engine.now_ms()))
-        self._engine.change(SQL["set_breaker"], now.row())
+        updated = replace(breaker, updated_at=format_ts(self._engine.now_ms()))
+        self._engine.change(SQL["set_breaker"], updated.row())

@@ -261,7 +261,7 @@ class ScheduledStarts:
         runs_all = is_catch_up and entry.catch_up == "run_all"  # whatever runs
         if not runs_all:
             self._check_room(entry)
-        if not self._breakers.may_poll(entry.plugin, entry.command, self._submission):
+        if not self._breakers.may_begin(entry.plugin, entry.command, self._submission):
             raise _KeptBack("the circuit breaker is open")
         if entry.if_running == "cancel" and not runs_all:
             cancel_outstanding(self._bus, entry.plugin, entry.command, "the next one began")

@@ -87,7 +87,7 @@ def serve(
             allow_origin or (),
             max_blob * 1024 * 1024,
             pushpals=pushpals,
-            is_open=is_open,
+            pushpals_is_open=is_open,
         )
         serve(bus, options, on_ready=announce)
     return 0

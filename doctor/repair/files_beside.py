@@ -296,7 +296,7 @@ def newest_backup(layout: Layout) -> tuple[str | None, list[str]]:
     passed_over = []
     for _, directory in sorted(_backups(layout), reverse=True):
         try:
-            check(directory, trusted_owners(), lists=True)  # nobody has named it
+            check(directory, trusted_owners(), reads_names=True)  # nobody has named it
             open_backup(directory).close()
         except AckbusError as error:
             passed_over.append(str(error))

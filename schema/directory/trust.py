@@ -105,21 +105,21 @@ def is_within(path: str, directory: str) -> bool:
 
 
 def check(
-    path: str | os.PathLike[str], owners: Owners | None = None, *, lists: bool = False
+    path: str | os.PathLike[str], owners: Owners | None = None, *, reads_names: bool = False
 ) -> str:
     """Return the real path of a file or a folder, after a check of it and of all that leads to it.
 
     Args:
         path: of the file or the folder.
         owners: the trusted users; None: this user and root.
-        lists: whether the caller uses every name in the folder: then no other user may add a name,
-            not even in a sticky folder, where users can remove only their own.
+        reads_names: whether the caller uses every name in the folder: then no other user may
+            add a name, not even in a sticky folder, where users can remove only their own files.
 
     Raises:
         Distrusted: somebody else owns it, can write to it, or can exchange it.
         OSError: it is not there, or the system refuses it.
     """
-    return _checked(os.fspath(path), owners or Owners(), lists=lists)[0]
+    return _checked(os.fspath(path), owners or Owners(), reads_names=reads_names)[0]
 
 
 def open_checked(path: str | os.PathLike[str], owners: Owners | None = None) -> int:
@@ -141,7 +141,7 @@ def open_checked(path: str | os.PathLike[str], owners: Owners | None = None) -> 
     return descriptor
 
 
-def _checked(path: str, owners: Owners, *, lists: bool = False) -> tuple[str, os.stat_result]:
+def _checked(path: str, owners: Owners, *, reads_names: bool = False) -> tuple[str, os.stat_result]:
     steps = list(_steps(path))
     real, last = steps[-1]
     around, top = owners.around(real), steps[0][1].st_uid
@@ -151,7 +151,7 @@ def _checked(path: str, owners: Owners, *, lists: bool = False) -> tuple[str, os
         if not is_systems and not around.has(at, status.st_uid):
             raise Distrusted(at, f"{at} belongs to {user_name(status.st_uid)}; {_HOW}")
         if not stat.S_ISLNK(status.st_mode):
-            _refuse_writers(at, status, is_way=status is not last, lists=lists)
+            _refuse_writers(at, status, is_way=status is not last, reads_names=reads_names)
     return real, last
 
 
@@ -184,14 +184,14 @@ def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
         ahead += target.split("/")[::-1]
 
 
-def _refuse_writers(at: str, status: os.stat_result, *, is_way: bool, lists: bool) -> None:
+def _refuse_writers(at: str, status: os.stat_result, *, is_way: bool, reads_names: bool) -> None:
     """Raise where others can write to a file, or exchange what is in a folder."""
     mode = status.st_mode
     who, bits = _writers(at, status)
     if not who:
         return
     if stat.S_ISDIR(mode):
-        if mode & stat.S_ISVTX and (is_way or not lists):
+        if mode & stat.S_ISVTX and (is_way or not reads_names):
             return  # users can exchange their own files alone; the next owner is checked, too
         raise Distrusted(at, f"{who} can write into {at}; chmod {bits} it")
     raise Distrusted(at, f"{who} can write to {at}; chmod {bits} it")

@@ -25,8 +25,8 @@ from ...subscribers.queues.queue import Queue, claim_of
 from ..access.access import TheClient
 from ..access.tokens import Principal
 from ..records import (
-    MAX_NAMED,
-    OR_BOUND,
+    DEFAULT_AGENT_TEXT,
+    MAX_ENTRIES,
     IdempotencyKey,
     Name,
     ReceiptRecord,
@@ -56,7 +56,7 @@ LeaseS = Annotated[
 ]
 ClaimToken = Annotated[int, Path(ge=1, le=MAX_SEQ, description="The token of a claim.")]
 Replies = Annotated[
-    list[ReplyBody], Field(max_length=MAX_NAMED, description="Published in the same transaction.")
+    list[ReplyBody], Field(max_length=MAX_ENTRIES, description="Published in the same transaction.")
 ]
 
 
@@ -65,7 +65,7 @@ class ClaimBody(RequestBody):
 
     worker: Name = Field(description="The process or thread that takes the job.")
     group: Name | None = Field(
-        None, description=f"Its class of workers; {OR_BOUND}, or else the worker."
+        None, description=f"Its class of workers; {DEFAULT_AGENT_TEXT}, or else the worker."
     )
     limit: int = Field(1, ge=1, le=100, description="How many at most.")
     lease_s: LeaseS = DEFAULT_LEASE_S

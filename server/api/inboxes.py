@@ -23,7 +23,7 @@ from ...subscribers.inboxes.session import inbox_of
 from ...subscribers.overview.agents import agent_records
 from ..access.access import TheClient
 from ..records import (
-    MAX_NAMED,
+    MAX_ENTRIES,
     MessageList,
     ReceiptRecord,
     ReplyBody,
@@ -74,7 +74,7 @@ class WantsBody(RequestBody):
     """The broadcasts that an agent wants."""
 
     types: list[str] | None = Field(
-        max_length=MAX_NAMED, min_length=1, description="Patterns, like `review.>`; null for all."
+        max_length=MAX_ENTRIES, min_length=1, description="Patterns, like `review.>`; null for all."
     )
 
 
@@ -99,7 +99,7 @@ class CompletionBody(RequestBody):
     """A handled message, and the replies to it."""
 
     seq: Seq
-    replies: list[ReplyBody] = Field(default=[], max_length=MAX_NAMED)
+    replies: list[ReplyBody] = Field(default=[], max_length=MAX_ENTRIES)
 
 
 class CompletionRecord(CursorRecord):

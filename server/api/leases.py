@@ -15,7 +15,7 @@ from ...schema.message.names import MAX_SEQ
 from ...subscribers.overview.agents import holder_of
 from ..access.access import TheClient
 from ..access.tokens import Held, Principal, Reserved
-from ..records import MAX_NAMED, OR_BOUND, Name, RequestBody
+from ..records import DEFAULT_AGENT_TEXT, MAX_ENTRIES, Name, RequestBody
 from .common import TheBus, new_router, problems
 
 router = new_router("leases")
@@ -23,8 +23,8 @@ router = new_router("leases")
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
 LeaseS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
 FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
-Holder = Annotated[Name | None, Field(description=f"The holder; {OR_BOUND}.")]
-Editor = Annotated[Name | None, Field(description=f"The editing agent; {OR_BOUND}.")]
+Holder = Annotated[Name | None, Field(description=f"The holder; {DEFAULT_AGENT_TEXT}.")]
+Editor = Annotated[Name | None, Field(description=f"The editing agent; {DEFAULT_AGENT_TEXT}.")]
 LeaseToken = Annotated[
     int, Path(ge=1, le=MAX_SEQ, description="The token that its grant returned.")
 ]
@@ -114,7 +114,7 @@ class ReservationsBody(RequestBody):
 
     paths: list[FilePath] = Field(
         min_length=1,
-        max_length=MAX_NAMED,
+        max_length=MAX_ENTRIES,
         description="Paths and globs from the root of the project.",
     )
     agent: Editor = None

@@ -1,7 +1,8 @@
 """The delivery loop, written once for its four forms.
 
-`DeliveryRun` is a generator: it yields what the driver does next, and takes the outcome. It reads
-and writes the bus between its yields, never across one; the drivers only call handlers and wait.
+`DeliveryRun.steps` is a generator: it yields what the driver does next, and takes the outcome. It
+reads and writes the bus between its yields, never across a yield; the drivers only call handlers
+and wait.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def retry_pause_s(first_s: float, failures: int) -> float:
 
 
 class Handle:
-    """The driver is to hand over this message, and to answer None, or the error it raised."""
+    """The driver is to hand over this message, and to answer None, or the handler's error."""
 
     __slots__ = ("message",)
 
@@ -53,12 +54,12 @@ class Wait:
 
     Args:
         delivery: the run that waits; stopping it ends the wait.
-        listener: what ends it early.
-        seconds: how long it is.
-        whole: whether messages that arrive leave it as long as it is.
+        listener: ends the wait early.
+        seconds: how long the wait is, unless it ends early.
+        whole: whether messages that arrive don't end it early.
 
     Attributes:
-        rung: whether something ended it early.
+        rung: whether a ring of the doorbell ended the wait.
     """
 
     __slots__ = ("_delivery", "_listener", "_seconds", "_whole", "rung")
@@ -141,10 +142,12 @@ class DeliveryRun:
             return is_parked
         if inbox._failures is None:
             inbox._failures = FailureLog()
-        follows = "parked" if is_parked else f"delivery {message.attempt} of {inbox.max_deliveries}"
+        consequence = (
+            "parked" if is_parked else f"delivery {message.attempt} of {inbox.max_deliveries}"
+        )
         inbox._failures.tell(
             logging.getLogger("ackbus.inbox"),
-            f"message {message.seq} for {inbox.agent}: {text} ({follows})",
+            f"message {message.seq} for {inbox.agent}: {text} ({consequence})",
             error,
             logging.WARNING if is_parked else logging.DEBUG,
         )
@@ -153,7 +156,7 @@ class DeliveryRun:
     def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
         """Wait for a ring of the doorbell, or a commit of a program that does not ring it.
 
-        That check is cheaper than a look into the inbox, and idle inboxes are many.
+        To look for a commit is cheaper than to look into the inbox, and idle inboxes are many.
         """
         while not self.stopped:
             wait = Wait(self, listener, self.inbox._pace.next())
@@ -172,8 +175,8 @@ class DeliveryRun:
         for message in look.messages:
             if self.stopped:
                 return
-            # Requeued messages, and the first above the cursor, may have failed before; those
-            # after it were never reached.
+            # Requeued messages, and the first above the cursor, may have failed before; messages
+            # after that were never reached.
             failures = self.inbox.attempts(message) if reached else 0
             reached = reached and message.seq <= look.cursor
             delivered(message, failures + 1)

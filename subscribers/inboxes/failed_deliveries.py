@@ -60,7 +60,7 @@ class Deliveries(Table):
 
     def count_failure(self, agent: str, seq: int, error: str) -> int:
         """Count a failed delivery, and return how many there have been."""
-        # An error may quote what is no Unicode text, and must be counted all the same.
+        # An error may quote text that is not Unicode, and must be counted all the same.
         text = error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()
         row = (agent, seq, text, self._engine.now_ms())
         ((attempts,),) = self._engine.change(SQL["count_failure"], row)
@@ -81,11 +81,11 @@ class Deliveries(Table):
         self._engine.change(SQL["set_state"], ("parked", self._engine.now_ms(), agent, seq))
 
     def requeued(self, agent: str, limit: int) -> list[int]:
-        """Return the seqs of up to `limit` messages that were parked and are to come again."""
+        """Return the seqs of up to `limit` parked messages that are to be delivered again."""
         return [seq for (seq,) in self._engine.rows(SQL["requeued"], (agent, limit))]
 
     def acknowledge(self, agent: str, seq: int) -> None:
-        """Forget the failures of what an acknowledgement of `seq` covers.
+        """Forget the failures of messages that an acknowledgement of `seq` covers.
 
         A requeued message is covered only by its own seq: a cursor that has long passed it says
         nothing about it.
@@ -94,7 +94,7 @@ class Deliveries(Table):
         self._engine.change(SQL["passed"], (agent, seq))
 
     def parked(self, agent: str | None = None) -> list[Parked]:
-        """Return what is parked for one agent, or for all (None), in order."""
+        """Return the messages that are parked for one agent, or for all (None), in order."""
         if agent is None:
             rows = self._engine.rows(SQL["all_parked"])
         else:
@@ -102,7 +102,7 @@ class Deliveries(Table):
         return [Parked(*row) for row in rows]
 
     def count_parked(self, limit: int) -> int:
-        """Return how many are parked, of all agents, counted up to a limit."""
+        """Return how many messages are parked, of all agents, counted up to a limit."""
         count: int = self._engine.value(SQL["count_parked"], (limit,))
         return count
 
@@ -128,7 +128,7 @@ class Deliveries(Table):
             raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
     def agents_in_loops(self) -> set[str]:
-        """Return the agents whose delivery loops run, in processes that are there still."""
+        """Return the agents whose delivery loops run, in processes that still run."""
         loops = self._engine.rows(SQL["loops"])
         return {agent for agent, pid, since_ms in loops if self._still_runs(pid, since_ms)}
 
@@ -136,8 +136,8 @@ class Deliveries(Table):
         """Record that this process delivers to an agent now.
 
         Returns:
-            The id of another process that did so before and has not ended it in good order, and
-            whether that process is there still; None if there is none.
+            The id of a process that delivered to the agent before and has not ended its loop in
+            good order, and whether the process still runs; None: there is no such process.
         """
         with self._engine.write():
             before = self._engine.row(SQL["running_loop"], (agent,))
@@ -145,8 +145,8 @@ class Deliveries(Table):
         if before is None:
             return None
         pid, since_ms = before
-        runs = self._still_runs(pid, since_ms)
-        return None if runs and pid == os.getpid() else (pid, runs)
+        still_runs = self._still_runs(pid, since_ms)
+        return None if still_runs and pid == os.getpid() else (pid, still_runs)
 
     def _still_runs(self, pid: int, since_ms: int) -> bool:
         return has_run_for(pid, (self._engine.now_ms() - since_ms) / 1000)
@@ -167,7 +167,7 @@ class Deliveries(Table):
     def forget_finished(self) -> int:
         """Forget which archived messages were finished; a few hundred in a transaction.
 
-        Those that are parked or requeued may be delivered again, and stay.
+        Messages that are parked or requeued may be delivered again: they stay noted as finished.
 
         Returns:
             How many were forgotten.
@@ -221,7 +221,7 @@ class Cursors(Table):
     def covered(
         self, agent: str, seq: int, after_seq: int, limit: int, *, broadcasts: bool = True
     ) -> list[tuple[int, str, str]]:
-        """Return seq, type and sender of mail that acknowledging `seq` covers, above another."""
+        """Return seq, type and sender of mail above `after_seq` that acknowledging `seq` covers."""
         statement = SQL["covered" if broadcasts else "covered_addressed"]
         return self._engine.rows(statement, (agent, seq, after_seq, limit))
 
@@ -230,7 +230,7 @@ class Cursors(Table):
         return self._engine.rows(SQL["last_broadcasts"], (agent, limit))
 
     def count_broadcasts(self, agent: str, before_seq: int, limit: int) -> int:
-        """Return how many of these come before a seq, counted up to a limit."""
+        """Return how many broadcasts that are an agent's mail come before a seq, up to a limit."""
         count: int = self._engine.value(SQL["count_broadcasts"], (agent, before_seq, limit))
         return count
 
@@ -243,15 +243,15 @@ class Cursors(Table):
     def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
         """Return the state of an agent's inbox.
 
-        To be called after its mail was read: that some of it leaves the log unread is noted
-        before it leaves.
+        To be called after its mail was read: mail is noted as passed over before it leaves the log
+        unread.
 
         Returns:
-            Its position; whether messages of it have failed; whether any are requeued; and
+            The agent's position; whether messages to it have failed; whether any are requeued; and
             whether it has said which broadcasts it wants, or received some mail by waiting.
 
         Raises:
-            MailArchived: some has left.
+            MailArchived: some of its mail has left the log unread.
         """
         ((position, passed_over, has_deliveries, chooses),) = self._engine.rows(
             SQL["standing"], (agent,)
@@ -274,7 +274,7 @@ class Cursors(Table):
         None when nothing was done: there is no such seq, or messages of the agent have failed,
         and an acknowledgement has more to do.
         """
-        if not 1 <= seq <= MAX_SEQ:  # SQLite can't even ask for it
+        if not 1 <= seq <= MAX_SEQ:  # SQLite takes no such number
             return None
         rows = self._engine.change(SQL["acknowledge"], (agent, seq, self._engine.now_ms()))
         return int(rows[0][0]) if rows else None
@@ -287,7 +287,7 @@ class Cursors(Table):
         """Return the seq of the first message that waits for an agent; None when there is none.
 
         Args:
-            agent: whose; its own broadcasts, and those that it does not want, are not among them.
+            agent: the agent; broadcasts of its own, or that it does not want, don't wait for it.
             is_reader: whether broadcasts wait for it at all.
         """
         statement = SQL["first_waiting" if is_reader else "first_addressed"]
@@ -295,7 +295,7 @@ class Cursors(Table):
         return seq
 
     def passed_over(self) -> dict[str, int]:
-        """Return the agents whose mail was archived unread, each with the last such time (ms)."""
+        """Return when an agent's mail was last archived unread, in epoch ms, by agent."""
         return dict(self._engine.rows(SQL["passed_over"]))
 
     def join(self, agent: str, *, after_seq: int = 0) -> None:
@@ -316,7 +316,7 @@ class Cursors(Table):
         """Store which broadcasts are an agent's mail, by patterns of types; None is all.
 
         Raises:
-            InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
+            InvalidInput: a pattern is not valid, or has a word between a `*` and a last `>`.
         """
         import orjson  # as above
 

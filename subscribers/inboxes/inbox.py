@@ -123,7 +123,8 @@ class Inbox:
 
         Raises:
             InvalidInput: an argument breaks a rule.
-            MailArchived: some that wait were archived, since the agent had not been seen for long.
+            MailArchived: messages that wait were archived, since the agent had not been seen for
+                long.
         """
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
@@ -154,11 +155,12 @@ class Inbox:
     def want(self, *patterns: str) -> None:
         """Choose which broadcasts wait here, by patterns of types; with no pattern, all.
 
-        What is addressed to the agent waits anyway. This is kept with the cursor, and holds for
-        what waits already. An acknowledgement passes what is not wanted.
+        Messages that are addressed to the agent wait anyway. The choice is kept with the cursor,
+        and holds for messages that wait already. An acknowledgement passes broadcasts that are not
+        wanted.
 
         Raises:
-            InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
+            InvalidInput: a pattern is not valid, or has a word between a `*` and a last `>`.
         """
         self._cursors.set_wants(self.agent, patterns or None)
 
@@ -170,7 +172,7 @@ class Inbox:
             timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
 
         Raises:
-            BusBusy: that was not long enough.
+            BusBusy: other writers kept the bus for longer.
         """
         if message.to_agent in (None, self.agent):
             self._cursors.receive(self.agent, message.seq, timeout_s)
@@ -315,8 +317,8 @@ class Inbox:
         messages wait, until it succeeds or is parked. The logger `ackbus.inbox` reports it.
 
         Args:
-            handler: a plain function; is given each message. What it returns is ignored, unless
-                that is still to be run (a coroutine, a generator): then the delivery has failed.
+            handler: a plain function; is given each message. What it returns is ignored, unless it
+                is still to be run (a coroutine, a generator): then the delivery has failed.
             drain: return when nothing is left, instead of waiting for more.
 
         Raises:
@@ -372,16 +374,16 @@ class Inbox:
     def _begin(self) -> None:
         """Begin to deliver; a message on which the last process died counts as a failure.
 
-        That message is not recorded, since it would cost a write for each message: it is the first
-        that waits.
+        Which message that was is not recorded, since this would cost a write for each message: it
+        is the first that waits.
         """
         with self.bus.transaction():
             self.join()
-            other = self._deliveries.begin_loop(self.agent)
-        if other is None:
+            earlier = self._deliveries.begin_loop(self.agent)
+        if earlier is None:
             return
-        pid, runs = other
-        if runs:
+        pid, still_runs = earlier
+        if still_runs:
             text = f"process {pid} delivers to {self.agent} too: both get every message"
             warnings.warn(SecondLoopWarning(text), stacklevel=2)
             return

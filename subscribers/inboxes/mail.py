@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
 from ...schema.message.message import Message, message_of
@@ -51,7 +52,7 @@ class MailReader:
         agent: the agent.
         cursors, deliveries: of the bus.
         own_broadcasts, with_work: as for `Inbox`.
-        broadcasts: whether broadcasts are among them.
+        broadcasts: whether broadcasts are among the messages.
     """
 
     def __init__(
@@ -80,8 +81,8 @@ class MailReader:
         """Return up to `limit` messages, also requeued ones, and the state of the inbox.
 
         Few agents filter broadcasts, or have received messages that their cursors have not passed.
-        The state of the inbox shows whether they have; then a statement is run that checks each
-        message for that.
+        The state of the inbox shows whether the agent is one of them; only then a statement is run
+        that checks each message for both.
 
         Raises:
             MailArchived: some messages that wait were archived.
@@ -105,11 +106,9 @@ class MailReader:
         return InboxView(messages[:limit], cursor, failing or requeued)
 
     def _more(self, seq: int, size: int, limit: int, pattern: TypePattern) -> list[Message]:
-        more = pages(lambda after: self.after(after, size), seq, size, place=seq_of, what="mail")
-        waiting = (message for page in more for message in page)
-        return list(
-            islice((fitting for fitting in waiting if pattern.matches(fitting.type)), limit)
-        )
+        look = partial(self.after, limit=size)
+        waiting = (m for page in pages(look, seq, size, place=seq_of, what="mail") for m in page)
+        return list(islice((m for m in waiting if pattern.matches(m.type)), limit))
 
     def after(self, seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages that wait above a seq, without requeued messages.
@@ -123,5 +122,5 @@ class MailReader:
 
     def _requeued(self, limit: int) -> list[Message]:
         seqs = self._deliveries.requeued(self._agent, limit)
-        # One that can't be read must not keep other mail back.
+        # A message that can't be read must not keep other mail back.
         return [message for seq in seqs if (message := self._log.readable(seq)) is not None]

@@ -87,9 +87,9 @@ class SeenMail:
 
     def keep(self, cursor: int, requeued: Iterable[int]) -> None:
         """Forget acknowledged messages, except requeued ones; bound the rest."""
-        again = [(seq, seq) for seq in requeued if seq <= cursor and seq in self]
+        requeued_ranges = [(seq, seq) for seq in requeued if seq <= cursor and seq in self]
         waiting = [(max(first, cursor + 1), last) for first, last in self.ranges if last > cursor]
-        self.ranges = [*again, *waiting][:_MAX_RANGES]
+        self.ranges = [*requeued_ranges, *waiting][:_MAX_RANGES]
         self.parts = dict(list(self.parts.items())[-_MAX_PARTS:])
 
     @classmethod
@@ -198,12 +198,18 @@ class SeenMailFile:
 
 
 class UnseenMail:
-    """The mail that keeps an agent from acknowledging up to a seq; `besides` does not.
+    """The mail that keeps an agent from acknowledging up to a seq: the agent was not shown it.
+
+    Args:
+        bus, agent, seq: the bus, the agent, and the seq up to which it acknowledges.
+        limit: how many of the messages to return at most.
+        besides: the seq of a message that does not keep it from that; 0: there is none.
 
     Attributes:
         first: seq, type and sender of the first messages that it was not shown whole; none when
             it was shown all.
-        seen: the seq of the last that it was shown before them; None when it was shown none.
+        seen: the seq of the last message that it was shown before these; None when it was shown
+            none.
     """
 
     __slots__ = ("first", "seen")
@@ -222,12 +228,12 @@ class UnseenMail:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
-        broadcasts_upto = min(seq, notes.older - 1)  # of the broadcasts up to there
-        own = chain(
+        broadcasts_upto = min(seq, notes.older - 1)  # older ones were counted: that is enough
+        to_agent = chain(
             _covered(cursors, agent, broadcasts_upto, broadcasts=False),
             _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, broadcasts_upto)),
         )
-        for entry in merge(own, to_base):
+        for entry in merge(to_agent, to_base):
             if len(self.first) == limit:
                 return
             if entry[0] not in notes and entry[0] != besides:
@@ -237,7 +243,7 @@ class UnseenMail:
 
 
 def _requeued(bus: HasEngine, agent: str) -> list[int]:
-    from .mail import NO_LIMIT  # with messages, of which hooks that find none need nothing
+    from .mail import NO_LIMIT  # loads messages, which hooks that find none don't need
 
     return Deliveries.of(bus).requeued(agent, NO_LIMIT)
 
@@ -259,7 +265,7 @@ def _lock(fd: int, is_written: bool) -> Iterator[None]:
     """Hold a lock on a file, which closing frees.
 
     Raises:
-        BlockingIOError: somebody has it for long, as a stopped process does.
+        BlockingIOError: another process has it for long, as a stopped process does.
     """
     kind = fcntl.LOCK_EX if is_written else fcntl.LOCK_SH
     end = time.monotonic() + _PATIENCE_S

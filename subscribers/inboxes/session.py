@@ -83,12 +83,12 @@ class SessionInbox(Inbox):
 
     @property
     def position(self) -> int:
-        """The seq up to which both are acknowledged."""
+        """The seq up to which both inboxes are acknowledged."""
         return min(super().position, self._base.position)
 
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""
-        if self._shows_more:  # these were looked at, of both names
+        if self._shows_more:  # `poll` looks at both names
             return super().unread(limit)
         addressed = self._cursors.count_addressed(self._base.agent, limit)
         return min(limit, super().unread(limit) + addressed)
@@ -112,18 +112,18 @@ class SessionInbox(Inbox):
             super()._refuse_what_is_for_others(message)
 
     def _put_aside(self, message: Message, why: str) -> None:
-        own = message.to_agent != self.base
-        super()._put_aside(message, why) if own else self._base._put_aside(message, why)
+        is_own = message.to_agent != self.base
+        super()._put_aside(message, why) if is_own else self._base._put_aside(message, why)
 
     def fail(self, message: Message, error: str) -> bool:
         """Record a failed delivery of a message to either name, as `Inbox.fail` does."""
-        own = message.to_agent != self.base
-        return super().fail(message, error) if own else self._base.fail(message, error)
+        is_own = message.to_agent != self.base
+        return super().fail(message, error) if is_own else self._base.fail(message, error)
 
     def attempts(self, message: Message) -> int:
         """Return how many deliveries of a message to either name have failed."""
-        own = message.to_agent != self.base
-        return super().attempts(message) if own else self._base.attempts(message)
+        is_own = message.to_agent != self.base
+        return super().attempts(message) if is_own else self._base.attempts(message)
 
 
 def only_addressed(inbox: Inbox) -> MailReader:
@@ -302,13 +302,12 @@ class Session:
 # Tools and hooks show it its own mail, and the last broadcasts of the last day; they count the
 # older ones. `bus poll`, HTTP and Python begin at the first message, as plain SQL does.
 #
-# Hooks load this module after every tool for which mail waits; the rest of `agents` they need
-# not.
+# Hooks load this module after every tool for which mail waits.
 
 #: How many broadcasts are shown at most, and how old the oldest may be, in milliseconds: a day.
 _LAST, _DAY_MS = 20, 86_400_000
 
-#: Up to how many older ones are counted.
+#: Up to how many older broadcasts are counted.
 COUNTED = 1000
 
 
@@ -318,7 +317,7 @@ class FirstMail:
     Args:
         bus, agent, with_work: as for `Inbox`.
         cursor: where its page begins: None for the first page, "0" to ask for older broadcasts;
-            any other cursor goes on as it began.
+            with any other cursor a page leaves out what the first page left out.
 
     Attributes:
         inbox: its inbox, without older broadcasts.
@@ -333,13 +332,13 @@ class FirstMail:
     ) -> None:
         self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
         self.first_seq = self.older = 0
-        is_told = cursor is None or (cursor != "0" and SeenMailFile(bus, agent).read().older)
-        if self.inbox.position or not is_told:
+        hides_older = cursor is None or (cursor != "0" and SeenMailFile(bus, agent).read().older)
+        if self.inbox.position or not hides_older:
             return
         since_ms = bus.now_ms() - _DAY_MS
         last = Cursors.of(bus).last_broadcasts(agent, _LAST)
-        lately = [seq for seq, at_ms in last if at_ms >= since_ms]
-        first = min(lately, default=bus.log.newest_seq() + 1)
+        recent = [seq for seq, at_ms in last if at_ms >= since_ms]
+        first = min(recent, default=bus.log.newest_seq() + 1)
         self.older = Cursors.of(bus).count_broadcasts(agent, first, COUNTED)
         if self.older:
             self.first_seq = first
@@ -358,7 +357,7 @@ class _RecentMail(MailReader):
     """Mail without the broadcasts below a seq, for an agent without parked or requeued mail."""
 
     def __init__(self, all_mail: MailReader, addressed: MailReader, first_seq: int) -> None:
-        self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
+        self._all, self._addressed, self._first_seq = all_mail, addressed, first_seq
 
     def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
         if pattern is None:
@@ -367,5 +366,5 @@ class _RecentMail(MailReader):
 
     def after(self, seq: int, limit: int) -> list[Message]:
         before = self._first_seq - 1
-        messages = [message for message in self._to_it.after(seq, limit) if message.seq <= before]
-        return (messages + self._all.after(max(seq, before), limit))[:limit]
+        addressed = [m for m in self._addressed.after(seq, limit) if m.seq <= before]
+        return (addressed + self._all.after(max(seq, before), limit))[:limit]

@@ -74,10 +74,10 @@ class SessionNames(Table):
                 free.
 
         Raises:
-            InvalidInput: the base name is none.
-            BusBusy: that was not long enough.
-            BusUnusable, Refused: it can't be written. These are raised only for a session that has
-                no name yet: other sessions keep their names.
+            InvalidInput: the base name is not valid.
+            BusBusy: other writers kept the bus for longer.
+            BusUnusable, Refused: the bus can't be written. These errors are raised only for a
+                session that has no name yet: other sessions keep their names.
         """
         id = id if id and is_id(id) else ""
         settled = self._settled(base, holder, lease_s, id)
@@ -88,24 +88,25 @@ class SessionNames(Table):
             with self._engine.write(timeout_s):
                 number = self._settle(base, holder, lease_s, id, is_resumed)
         except (BusBusy, BusUnusable, Refused):
-            own = self.find(base, holder)
-            if own is None:
+            current = self.find(base, holder)
+            if current is None:
                 raise
-            return own
+            return current
         return next(session for session in self.list(base) if session.number == number)
 
     def find(self, base: str, holder: str) -> SessionName | None:
         """Return the name of a session; None if it has none."""
-        own = [session for session in self.list(base) if session.holder == holder]
-        return max(own, key=lambda session: session.number, default=None)
+        sessions = [session for session in self.list(base) if session.holder == holder]
+        return max(sessions, key=lambda session: session.number, default=None)
 
     def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
         """Return the session of the first process that has one, under a base name or any name."""
         sessions = self.list()
-        own = ((session, process) for process in processes for session in reversed(sessions))
-        fits = (session for session, process in own if session.holder == process)
+        pairs = ((session, process) for process in processes for session in reversed(sessions))
+        held_by_them = (session for session, process in pairs if session.holder == process)
         return next(
-            (session for session in fits if base in (None, session.base, session.name)), None
+            (session for session in held_by_them if base in (None, session.base, session.name)),
+            None,
         )
 
     def named(self, name: str) -> SessionName | None:
@@ -139,8 +140,8 @@ class SessionNames(Table):
 
     def list(self, base: str | None = None) -> list[SessionName]:
         """Return the names of sessions, of those that have ended too, by base name and number."""
-        ends = "" if base is None else suffix_of(base)
-        sessions = [session for session in self._read(ALL, ends) if base in (None, session.base)]
+        suffix = "" if base is None else suffix_of(base)
+        sessions = [session for session in self._read(ALL, suffix) if base in (None, session.base)]
         firsts = {session.base: session.holder for session in sessions if session.number == 1}
         for session in sessions:
             is_first = session.number == 1
@@ -162,19 +163,19 @@ class SessionNames(Table):
 
     def is_live(self, session: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""
-        is_there = runs(session.process)
-        if is_there is False or (is_there and not session.has_connection):
-            return is_there
+        process_runs = runs(session.process)  # None: it can't be seen from here
+        if process_runs is False or (process_runs and not session.has_connection):
+            return process_runs
         now_ms = self._engine.now_ms()
         if session.has_connection or now_ms < session.until_ms:
             return now_ms < session.until_ms - _END_MS
-        from ...bus.heartbeats import Heartbeats  # only of what can't be seen from here
+        from ...bus.heartbeats import Heartbeats  # rarely needed
 
         beat = Heartbeats(self._engine).get(session.name)
         return beat is not None and beat.age_s < LEASE_S
 
     def traces(self, name: str) -> tuple[int | None, bool]:
-        """Return what a name has left, for hooks that look no further where that is nothing.
+        """Return the traces of a name, for hooks, which look no further if there are none.
 
         Returns:
             The process that beats under it, or None; and whether reservations are bound to a
@@ -190,8 +191,8 @@ class SessionNames(Table):
         for span in spans_of(name):
             yield from self._read(span)
 
-    def _read(self, span: Span, ends: str = "") -> Iterator[SessionName]:
-        for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, ends)):
+    def _read(self, span: Span, suffix: str = "") -> Iterator[SessionName]:
+        for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, suffix)):
             session = SessionName.parse(lease, *fields)
             if session is not None:
                 yield session
@@ -199,30 +200,30 @@ class SessionNames(Table):
     def _settled(self, base: str, holder: str, lease_s: float, id: str) -> SessionName | None:
         """Return the name of a session if nothing has to be written for it; else None."""
         sessions = self.list(base)
-        own = [session for session in sessions if session.holder == holder]
-        soon_ms = self._engine.now_ms() + lease_s * 500
+        of_holder = [session for session in sessions if session.holder == holder]
+        half_over_ms = self._engine.now_ms() + lease_s * 500
         if (
-            not own
-            or min(session.until_ms for session in own) < soon_ms
-            or id not in ("", own[-1].id)
+            not of_holder
+            or min(session.until_ms for session in of_holder) < half_over_ms
+            or id not in ("", of_holder[-1].id)
         ):
             return None
         first = sessions[0]
         has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
-        return own[-1] if has_base or self._is_of_others(base, base) else None
+        return of_holder[-1] if has_base or self._is_of_others(base, base) else None
 
     def _settle(self, base: str, holder: str, lease_s: float, id: str, is_resumed: bool) -> int:
         """Hold the name of a session, and the base name where it is free; return its number."""
         by_number = {session.number: session for session in self.list(base)}
-        own = self.find(base, holder)
+        current = self.find(base, holder)
         former = self._former_name(base, id) if is_resumed and id else None
-        if former is not None and own is not None and own.number > 1:
-            self._hold(base, own.number, own, free_holder(), _END_MS / 1000)
-        last = former or own
-        number = self._first_free(base, by_number) if last is None else last.number
-        if last is not own or own is None:
+        if former is not None and current is not None and current.number > 1:
+            self._hold(base, current.number, current, free_holder(), _END_MS / 1000)
+        chosen = former or current
+        number = self._first_free(base, by_number) if chosen is None else chosen.number
+        if chosen is not current or current is None:
             self._begin(session_name(base, number), base)
-        by = with_id(holder, id or (own.id if own else ""))
+        by = with_id(holder, id or (current.id if current else ""))
         self._hold(base, number, by_number.get(number), by, lease_s)
         first = by_number.get(1)
         is_free = not (first and first.holder != holder and self.is_live(first))
@@ -261,12 +262,12 @@ class SessionNames(Table):
 
     def _is_of_others(self, name: str, base: str) -> bool:
         """Whether a session of another base name has a name: `a-2` may be a base name, too."""
-        same = (
+        others = (
             session
             for session in self._under(name)
             if session.name == name and session.base != base
         )
-        return any(map(self.is_live, same))
+        return any(map(self.is_live, others))
 
     def _is_known(self, name: str) -> bool:
         return bool(self._engine.value(SQL["is_known"], (name,)))
@@ -281,7 +282,7 @@ class SessionNames(Table):
     def _hold(
         self, base: str, number: int, last: SessionName | None, by: str, lease_s: float
     ) -> None:
-        from ...bus.leases import Leases  # hooks that change nothing do without
+        from ...bus.leases import Leases  # hooks that change nothing don't need it
 
         leases = Leases(self._engine)
         if last is not None and last.held_by == by:

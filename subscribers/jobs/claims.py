@@ -1,4 +1,4 @@
-"""Claims: each attempt at a job, by whom, until when, and how it ended. None is ever deleted."""
+"""Claims: each attempt at a job, by whom, until when, and how it ended. They are never deleted."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ACTIVE: Final = "active"
 COMPLETED: Final = "completed"
 LOST: Final = "lost"
 
-#: Those with which a worker may end its claim.
+#: The statuses with which a worker may end its claim.
 ENDS = (COMPLETED, FAILED, TIMED_OUT)
 
 #: How many claims are counted at once.
 _MAX_COUNTED = 100_000
 
-#: How many lost claims one transaction looks after.
+#: How many lost claims one transaction settles.
 _LOST_BATCH = 100
 
 
@@ -72,10 +72,10 @@ class ClaimRecord:
         token: its identity.
         queue, seq: the job.
         attempt: which attempt it was.
-        group, instance: who had it.
+        group, instance: the worker group, and the process of it, that had the claim.
         available_at_ms: since when the job could be claimed.
-        claimed_at_ms: when it was.
-        lease_until_ms: until when it was leased, at last.
+        claimed_at_ms: when it was claimed.
+        lease_until_ms: until when it was leased, after the last renewal.
         status: `active`, `completed`, `failed`, `timed_out` or `lost`.
         ended_at_ms: when it ended; None while it is active.
         exit_code: of the command, or None; -1 when a signal ended it.
@@ -118,8 +118,8 @@ class Outcome:
         error: why it failed, in a line.
         result: the result: text is kept as it is, other values as JSON.
         exit_code: of the command.
-        stderr: what it printed there.
-        logs: what it reported, a list of JSON objects.
+        stderr: what the command printed to stderr.
+        logs: what the command reported, a list of JSON objects.
         retry: whether another attempt is wanted; None leaves that to the queue's policy.
         retry_after_s: the pause before it, in seconds; None leaves it to the policy.
         is_reply: whether a failure is the reply by the worker's contract, which the rule
@@ -161,26 +161,26 @@ class Claims(Table):
         return self._engine.insert(SQL["add_claim"], (info.id, seq, attempt, *who, *times))
 
     def renew(self, token: int, until_ms: int, now_ms: int) -> bool:
-        """Move the end of a lease that has not run out; False when it has, or is over."""
+        """Move the end of a claim's lease; False: the lease has run out, or the claim is over."""
         return self._engine.count_changes(SQL["renew_claim"], (until_ms, token, now_ms)) > 0
 
     def end(self, token: int, outcome: Outcome, now_ms: int) -> bool:
-        """End a claim whose lease has not run out; False when it has, or is over."""
+        """End a claim; False: its lease has run out, or the claim is over."""
         values = (outcome.status, now_ms, *outcome.row(), token, now_ms)
         return self._engine.count_changes(SQL["end_claim"], values) > 0
 
     def lose(self, token: int, why: str, now_ms: int) -> bool:
-        """End a claim as lost; False when it is over."""
+        """End a claim as lost; False: the claim is over."""
         return bool(self._engine.rows(SQL["lose_claim"], (now_ms, why, token)))
 
     def note_late_end(self, token: int, outcome: Outcome) -> None:
         """Keep what a worker reports of a claim that it has lost."""
         exit_code, error, stderr, result, logs = outcome.row()
-        came = f"reported too late: {outcome.status}" + (f": {error}" if error else "")
-        self._engine.rows(SQL["note_late_end"], (exit_code, stderr, result, logs, came, token))
+        note = f"reported too late: {outcome.status}" + (f": {error}" if error else "")
+        self._engine.rows(SQL["note_late_end"], (exit_code, stderr, result, logs, note, token))
 
     def hand_back(self, token: int, why: str, now_ms: int) -> bool:
-        """End a claim whose lease has not run out as lost; False when it has, or is over."""
+        """End a live claim as lost; False: its lease has run out, or the claim is over."""
         values = (now_ms, why, token, now_ms)
         return self._engine.count_changes(SQL["hand_back_claim"], values) > 0
 
@@ -209,7 +209,7 @@ class Claims(Table):
     def last_at_ms(self, info: QueueInfo) -> int | None:
         """Return when the queue's newest claim was made, in epoch milliseconds, or None.
 
-        It walks over the entries of its claims in an index.
+        This walks over the entries of the queue's claims in an index.
         """
         at_ms: int | None = self._engine.value(SQL["last_claim_at"], (info.id,))
         return at_ms
@@ -252,7 +252,7 @@ class Claims(Table):
         return None if row is None else ClaimRecord(*row)
 
     def of_job(self, info: QueueInfo, seq: int) -> list[ClaimRecord]:
-        """Return every claim there was on a job, the first first."""
+        """Return every claim there was on a job, the oldest first."""
         rows = self._engine.rows(SQL["claims_of_job"], (info.id, seq))
         return [ClaimRecord(*row) for row in rows]
 
@@ -262,7 +262,6 @@ def _text(result: object) -> str | None:
         return result
     try:
         return orjson.dumps(result, default=repr).decode()
-    except (
-        Exception
-    ):  # no Unicode, a key that is no text, a `repr` that fails: only its kind is kept
+    except Exception:
+        # No Unicode, a key that is no text, a `repr` that fails: only the type's name is kept.
         return f"<{type(result).__name__}>"

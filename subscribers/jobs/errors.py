@@ -16,7 +16,8 @@ class ClaimLost(Refused):
 
     Attributes:
         ended_as: how the claim ended: completed, failed, timed_out or lost; None: its lease ran
-            out. Who ends a claim again, because no answer came, finds there that it was done.
+            out. A worker that ends a claim again, because no answer came, finds here that the
+            claim was ended.
     """
 
     def __init__(self, text: str, ended_as: str | None = None) -> None:
@@ -76,7 +77,7 @@ class QueueMismatch(Refused):
 
 
 class QueueStuck(BusUnusable):
-    """A queue can't take in more: what comes next is in a part of the archive that can't be read.
+    """A queue can't take in more: the next messages are in an unreadable part of the archive.
 
     Attributes:
         first_seq, last_seq: the range of the log that is lost.
@@ -96,8 +97,8 @@ class RetryLater(AckbusError):
     """A handler raises this for another attempt at the job, whatever the queue's policy.
 
     Args:
-        reason: why.
-        after_s: the pause before it, in seconds; None takes the policy's.
+        reason: why, for people.
+        after_s: the pause before the attempt, in seconds; None takes the policy's.
 
     Raises:
         InvalidInput: the pause is not a number.

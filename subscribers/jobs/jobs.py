@@ -98,7 +98,7 @@ _NEXT_IN_LINE = 1000
 #: How many jobs become due in one transaction.
 _DUE_BATCH = 1000
 
-#: How many jobs one transaction changes where many are changed, so that publishers hardly notice.
+#: How many jobs one transaction changes if many are to change, so that publishers hardly notice.
 BATCH = 500
 
 
@@ -110,7 +110,7 @@ class Job:
         queue: the queue's name.
         seq: the message.
         state: `queued`, `running`, `succeeded`, `failed`, `timed_out`, `dead` or `cancelled`.
-        gate: what a queued one waits for: `open` (a worker), `time` (its time), or `key` (others
+        gate: what a queued job waits for: `open` (a worker), `time` (its time), or `key` (others
             with its dedupe key).
         attempt: the attempt that is next, runs, or was the last; from 1.
         max_attempts: how many there may be.
@@ -151,9 +151,9 @@ class Jobs(Table):
         """Return the row of a job without special wishes.
 
         Args:
-            info, message: of what it is the job.
+            info, message: the queue, and the message of the job.
             created_at_ms: when the message was published.
-            turn_ms: the same by the queue's own clock.
+            turn_ms: when that was by the queue's own clock.
         """
         return (
             info.id,
@@ -238,8 +238,8 @@ class Jobs(Table):
     def _original(self, info: QueueInfo, message: Message, wishes: WorkHeaders) -> str | None:
         """Return the job of which a message is a duplicate, and how it stands, or None.
 
-        It is compared with what had succeeded when it was published, so that it makes no
-        difference when the queue is filled.
+        The message is compared with jobs that had succeeded when it was published, so that it
+        makes no difference when the queue is filled.
         """
         if wishes.dedupe_key is None:
             return None
@@ -256,8 +256,8 @@ class Jobs(Table):
             info: the queue.
             key: the dedupe key.
             published_ms: when the other job was published.
-            window_ms: for how long a success keeps it out, and then a job that waits or runs does
-                so too; None takes the queue's window, and only successes count.
+            window_ms: for how long a success keeps the other job out; then a job that waits or
+                runs keeps it out, too. None: the queue's window, and only successes count.
 
         Returns:
             The seq, and `succeeded` or `is not over`.
@@ -303,7 +303,7 @@ class Jobs(Table):
         return [stored for stored, _ in rows]
 
     def take(self, info: QueueInfo, worker: str, now_ms: int, limit: int) -> list[Ready]:
-        """Mark up to `limit` jobs as running, and return them: a worker's own, then in order."""
+        """Mark up to `limit` jobs as running, and return them: a worker's own, then others."""
         ready = self._engine.rows(SQL["first_ready"], (info.id, limit, worker))
         for seq, *_ in ready:
             self.begin(info, seq, now_ms)
@@ -330,8 +330,8 @@ class Jobs(Table):
     def follow_clock_back(self, info: QueueInfo, now_ms: int) -> None:
         """Bring what was stored by a clock that was ahead to the present time; safe to repeat.
 
-        A job that waits for another attempt waits its pause from now on. One that has succeeded did
-        so now, at the latest, which is what keeps out others with its key.
+        A job that waits for another attempt waits its pause from now on. A success
+        is dated now at the latest: from then on it keeps out others with its key.
         """
         self._engine.rows(SQL["bring_retries_nearer"], (info.id, now_ms))
         self._engine.rows(SQL["end_no_later"], (info.id, now_ms))
@@ -351,7 +351,7 @@ class Jobs(Table):
     def at_hand(self, info: QueueInfo, worker: str, limit: int) -> AtHand:
         """Return the work at hand for a worker; jobs that it may claim are counted up to a limit.
 
-        One look, at the claims on the queue too.
+        One statement, which looks at the claims on the queue, too.
         """
         key = (info.id, self._engine.now_ms(), limit, worker)
         return AtHand(*self._engine.rows(SQL["work_at_hand"], key)[0])
@@ -377,7 +377,7 @@ class Jobs(Table):
         """Return a job.
 
         Raises:
-            JobNotFound: the queue has none of this seq.
+            JobNotFound: the queue has no job of this seq.
         """
         row = self._engine.row(SQL["job"], (info.id, seq))
         if row is None:
@@ -409,14 +409,14 @@ class Jobs(Table):
         return [Job(*row) for row in self._engine.rows(SQL["jobs_ended_badly"], values)]
 
     def first_live(self, info: QueueInfo) -> int | None:
-        """Return the seq of the first job that is not over; a walk over those that are not."""
+        """Return the seq of the first job that is not over; a walk over all such jobs."""
         seq: int | None = self._engine.value(SQL["first_live_job"], (info.id,))
         return seq
 
     def counts(self, info: QueueInfo) -> dict[str, int]:
         """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
 
-        Those that succeeded or were cancelled are not counted: that would be a walk over all.
+        Jobs that succeeded or were cancelled are not counted: this would walk over all of them.
         """
         none: dict[str, int] = dict.fromkeys(ENDED_BADLY, 0)
         return none | dict(self._engine.rows(SQL["count_jobs"], (info.id,)))
@@ -432,7 +432,7 @@ def refuse_unproven(info: QueueInfo, job: Job) -> None:
     """Raise for a job that was cancelled because no step with the right published it.
 
     Raises:
-        WrongJobState: it was.
+        WrongJobState: the job was cancelled for that.
     """
     if info.is_acted_upon and job.state == CANCELLED and job.error == UNPROVEN:
         raise WrongJobState(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .claims import Claim, ClaimRecord
     from .jobs import Job
 
-#: The names of the queues of plugins begin with it.
+#: The prefix of the names of plugins' queues.
 PLUGINS = "plugin."
 
 
@@ -62,7 +62,7 @@ def job_record(job: Job) -> dict[str, object]:
 
 
 def plugin_job_record(job: Job, message: Message) -> dict[str, object]:
-    """Return what a job of a plugin is beside that: the columns of the view `job_queue`."""
+    """Return the further fields of a plugin's job: the columns of the view `job_queue`."""
     header = message.headers.get("job")
     origin = header if isinstance(header, dict) else {}
     is_retried = job.state == "queued" and job.attempt > 1

@@ -70,7 +70,7 @@ class Act:
         act: `cancel` or `retry` of a job; `pause`, `resume`, `purge`, `skip`,
             `set`, `limit`, `unlimit` or `remove` of a queue.
         seq: the job; None: the queue as a whole.
-        detail: more about it, for people; None for nothing.
+        detail: more about the act, for people; None: there is no more to say.
     """
 
     at_ms: int
@@ -184,13 +184,13 @@ _log = logging.getLogger("ackbus.queue")
 def answer_to(
     message: Message, type: str, payload: object, *, sender: str, headers: dict[str, object]
 ) -> Draft | None:
-    """Return the answer to a message: to who sent it, in its conversation, as urgent as it was.
+    """Return the answer to a message: to its sender, in its conversation, as urgent as it was.
 
     Args:
         message: what is answered.
         type, payload: of the answer.
-        sender: who answers.
-        headers: how it came about; trace context and `context` are carried on beside them.
+        sender: the agent that answers.
+        headers: of the answer; the message's trace context and `context` are added to them.
 
     Returns:
         The answer; None, and a warning, when it could not name the message or its sender: a
@@ -217,10 +217,10 @@ def answer_to(
 
 
 def last_words(sender: str, failure_type: str | None = None) -> LastWords:
-    """Return what makes the answers to requests whose jobs end without a worker.
+    """Return the function that makes the answers to requests whose jobs end without a worker.
 
     Args:
-        sender: who answers.
+        sender: the agent that answers.
         failure_type: their type; None follows the convention of `ReplyTypes`, by which messages
             that are no requests have no answer.
     """
@@ -255,15 +255,15 @@ def tell_cancelled(
             its pattern is the request's type: a queue of several types may only watch.
     """
     own_type = TypePattern(info.pattern).exact
-    asked = [
+    requests = [
         (message, why)
         for message, why in cancelled
         if ReplyTypes.of(message.type).failure and (sender or message.type == own_type)
     ]
-    seqs_answered = answered(bus, [message for message, _ in asked])
+    seqs_answered = answered(bus, [message for message, _ in requests])
     make = last_words(sender or info.name[:MAX_AGENT_CHARS].rstrip())
     refused: list[tuple[int, Exception]] = []
-    for message, why in asked:
+    for message, why in requests:
         if message.seq not in seqs_answered:
             try:
                 bus.log.append(make(message, CANCELLED, why))
@@ -274,15 +274,15 @@ def tell_cancelled(
 
 
 def _warn_of(info: QueueInfo, refused: list[tuple[int, Exception]]) -> None:
-    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     seq, error = refused[0]
     _log.warning(
-        "job %s%s of queue %s was cancelled without an answer: %s", seq, more, info.name, error
+        "job %s%s of queue %s was cancelled without an answer: %s", seq, others, info.name, error
     )
 
 
 def _fitting(headers: dict[str, object]) -> dict[str, object]:
-    """Return headers without what makes them too long to be stored."""
+    """Return headers without those that make them too long to be stored."""
     for name in _DISPENSABLE:
         if len(orjson.dumps(headers)) <= MAX_HEADERS_BYTES - _LEFT_BYTES:
             break
@@ -320,11 +320,11 @@ class ClaimEnder:
         now_ms: int,
         max_hops: int,
     ) -> tuple[Sequence[Draft], ClaimLost | TooManyHops | None]:
-        """End a claim and settle its job, or keep a late worker's report with what it has lost.
+        """End a claim and settle its job, or keep a late worker's report with its lost claim.
 
         Returns:
-            What is to be published: the replies if the job is over; and the error of a lost claim,
-            or of replies that had to be refused.
+            The replies that are to be published: none unless the job is over by this; and the error
+            of a lost claim, or of replies that had to be refused.
         """
         _check_queue(info, claim)
         refused = refusal(claim.message, max_hops) if replies else None
@@ -332,8 +332,8 @@ class ClaimEnder:
             outcome = replace(outcome, status=states.FAILED, error=str(refused), retry=False)
         if self._claims.end(claim.token, outcome, now_ms):
             is_over = self._settle(info, claim, outcome, now_ms)
-            is_told = is_over and refused is None
-            return one_hop_on(claim.message, replies) if is_told else (), refused
+            is_answered = is_over and refused is None
+            return one_hop_on(claim.message, replies) if is_answered else (), refused
         error = self.lost(claim)
         self._claims.note_late_end(claim.token, outcome)
         return (), error
@@ -360,12 +360,12 @@ class ClaimEnder:
     def recover(self, info: QueueInfo, now_ms: int, group: str, words: LastWords | None) -> None:
         """End the claims whose leases have run out, and decide about their jobs.
 
-        One whose last words have no room is left for later: it must not keep the others waiting.
+        A claim whose last words have no room is left for later: the others must not wait for it.
 
         Args:
             info: the queue.
             now_ms: the present time.
-            group: of the worker that looks after them.
+            group: the group of the worker that ends them.
             words: makes what is published for the jobs that end here; None answers requests by
                 the convention, in the group's name.
         """
@@ -437,7 +437,8 @@ class ClaimEnder:
             state: the state of the jobs from then on: `cancelled`, or `dead`, where a person may
                 want to try them again.
 
-        The queue answers requests of its own type, unless their jobs were over: those have answers.
+        The queue answers requests of its own type, unless their jobs were over: then they have
+        answers.
         """
         now_ms = self._bus.now_ms()
         for job in given_up:

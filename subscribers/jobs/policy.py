@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: How much of an error's text is kept, in characters.
 MAX_ERROR_CHARS = 2000
 
-#: How much of a result and of captured stderr a claim keeps, in characters. What is longer is
+#: How much of a result and of captured stderr a claim keeps, in characters. The rest is
 #: in the reply, or gone.
 MAX_KEPT_CHARS = 65_536
 
@@ -44,7 +44,7 @@ def kept_text(text: str | None) -> str | None:
 
 
 def _kept(text: str | None, max_chars: int) -> str | None:
-    # It may quote what is no Unicode text, and must be stored all the same.
+    # The text may have what is not Unicode, and must be stored all the same.
     return text and text[:max_chars].encode(errors="backslashreplace").decode()
 
 
@@ -99,7 +99,7 @@ class Policy:
             agent, which stay in its inbox; None: none.
 
     Raises:
-        InvalidInput: a rule is none.
+        InvalidInput: a rule has a value that it can't have.
     """
 
     ordering: Literal["fifo", "priority"] = "fifo"
@@ -140,7 +140,7 @@ class Policy:
         """Raise where the jobs of the queue of a name are for another group of workers alone.
 
         Raises:
-            Refused: they are.
+            Refused: the jobs are for another group.
         """
         if self.addressed == AUTOMATION != group:
             raise Refused(
@@ -164,7 +164,8 @@ class Policy:
 
         Args:
             attempt: which attempt failed, from 1.
-            chance: a random number, 0 to 1: it spreads what failed together.
+            chance: a random number, 0 to 1: it spreads the next attempts of jobs that failed
+                together.
         """
         doublings = min(attempt - 1, _MAX_DOUBLINGS)
         pause_s = self.backoff_s * (2.0**doublings + chance)
@@ -189,7 +190,7 @@ class Policy:
 
     @classmethod
     def of_row(cls, row: tuple[Any, ...]) -> Policy:
-        """Return the policy that such values stand for."""
+        """Return the policy of a row's values."""
         return cls(
             **{
                 field.name: value / 1000 if field.name.endswith("_s") else value
@@ -218,11 +219,11 @@ class WorkHeaders:
 
     Attributes:
         available_at_ms: the epoch millisecond before which no queue hands the message out.
-        dedupe_key: what it is about: a queue takes in nothing about which it has a success inside
-            its window, and runs one job for a key at a time.
-        dedupe_window_ms: another window than the queue's; also refuses what is about the same as
-            a job that waits or runs.
-        for_worker: the worker group that alone may claim the job; a queue that others work on too.
+        dedupe_key: what the message is about: a queue takes in no message with a key that has had
+            a success within its window, and runs one job for a key at a time.
+        dedupe_window_ms: another window than the queue's; with it a job that waits or runs keeps
+            out others with its key, too.
+        for_worker: the worker group that alone may claim the job, among others of the queue.
         on_lost: another rule than the queue's for what becomes of the job if its worker is lost.
     """
 
@@ -271,12 +272,12 @@ def work_headers(
     """Return the headers that ask queues for something; put them among a message's headers.
 
     Args:
-        available_at_ms: hand it out from this epoch millisecond on.
+        available_at_ms: queues hand the message out from this epoch millisecond on.
         dedupe_key: what the message is about, 1 to 255 characters.
-        dedupe_window_s: for how many seconds a success with this key keeps it out; a live job
-            with the key does so too. None leaves the first to the queue, and the second be.
-        for_worker: the worker group that alone may claim its job; of what the queue has taken in
-            it gets that first.
+        dedupe_window_s: for how many seconds a success with this key keeps the message out; a job
+            with the key that is not over does so, too. None: the queue's own window, and such a
+            job makes no difference.
+        for_worker: the worker group that alone may claim its job; it gets this job before others.
         on_lost: what becomes of the job if its worker is lost; None leaves it to the queue.
 
     Raises:

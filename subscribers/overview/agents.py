@@ -45,12 +45,12 @@ def agent_records(bus: LocalBus, *, online_s: float | None = None) -> list[dict[
     beats = {beat.agent: beat.record() for beat in heartbeats}
     names = bus.agents.names()
     if online_s is not None:
-        is_there = {
+        online = {
             beat.agent
             for beat in heartbeats
             if beat.age_s <= online_s and beat.liveness != Liveness.STOPPED
         }
-        names = [name for name in names if name in is_there]
+        names = [name for name in names if name in online]
     cursors = Cursors.of(bus).positions()
     bases = SessionNames.of(bus).bases()
     return [
@@ -79,8 +79,9 @@ def unread_of(bus: LocalBus, agent: str, limit: int = MAX_COUNTED) -> int | None
 def forget_agent(bus: LocalBus, agent: str) -> None:
     """Delete an agent's cursor, deliveries and heartbeat; the messages stay. Safe to repeat.
 
-    It holds no archive any more. When it comes back it is a new agent: it begins with the oldest
-    message that it may read. One that has sent messages stays known by them.
+    Messages can be archived without waiting for it any more. When it comes back it is a new agent:
+    it begins with the oldest message that it may read. An agent that has sent messages stays known
+    by them.
 
     Args:
         bus: an open bus.
@@ -120,7 +121,8 @@ def require_absent(bus: LocalBus, agent: str) -> None:
 def outsider(bus: LocalBus, session: SessionName) -> Process | None:
     """Return a process that beats for a session but does not descend from its program, or None.
 
-    It takes part without `bus hook` and `bus mcp`, as `bus listen` does, or turned sessions off.
+    Such a process does without `bus hook` and `bus mcp`, as `bus listen` does, or has turned
+    sessions off.
     """
     beat = Heartbeats(engine_of(bus)).get(session.name)
     if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
@@ -149,7 +151,7 @@ class ReservationHolder:
             is dead; None: unknown.
         heard_ms: when it acted last: a beat, a message, an acknowledgement, or the reservation; in
             epoch milliseconds.
-        silent_s: how long ago that was, in seconds.
+        silent_s: how long ago it acted last, in seconds.
     """
 
     lives: bool | None
@@ -202,15 +204,16 @@ def take_over(
 ) -> ReserveResult:
     """Reserve paths, and end the reservations of others that conflict with them.
 
-    All or none, in one transaction. Their tokens are void, and each former holder gets a message of
-    the type `reservation.taken_over`, which keeps on record what was taken, by whom and why.
+    All or none, in one transaction. The tokens of these reservations are void, and each former
+    holder gets a message of the type `reservation.taken_over`, which keeps on record what was
+    taken, by whom and why.
 
     Args:
         bus: an open bus.
         paths, agent, shared, session: as for `Reservations.reserve`.
-        lease_s: too; None: an hour, as there.
+        lease_s: how long the reservation lasts, in seconds; None: an hour.
         reason: why, for the holders and the guard.
-        by_hand: whether a person decides: then also from holders that live and are not silent.
+        by_hand: whether a person decides: then living holders that are not silent lose theirs, too.
 
     Returns:
         As `Reservations.reserve`: not granted, with the conflicts, where a holder lives, was heard
@@ -248,7 +251,7 @@ def take_over(
 
 
 class _HolderAlive(Exception):
-    """Rolls a take-over back that conflicts with the living."""
+    """Rolls back a take-over that conflicts with reservations of living holders."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
         super().__init__()
@@ -258,11 +261,11 @@ class _HolderAlive(Exception):
 def _end(bus: LocalBus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
     """End the reservations that conflict; each is returned once."""
     reservations = list({conflict.held.token: conflict.held for conflict in conflicts}.values())
-    follows = {
+    may_end = {
         reservation.token: by_hand or holder_of(bus, reservation).may_be_followed
         for reservation in reservations
     }
-    unended = [conflict for conflict in conflicts if not follows[conflict.held.token]]
+    unended = [conflict for conflict in conflicts if not may_end[conflict.held.token]]
     if unended:
         raise _HolderAlive(unended)
     for reservation in reservations:
@@ -282,10 +285,13 @@ def _messages(bus: LocalBus, taken: Iterable[Reservation], agent: str, reason: s
     for reservation in taken:
         by_holder.setdefault(reservation.agent, []).append(reservation)
     drafts = []
-    for name, lost in by_holder.items():
+    for name, reservations in by_holder.items():
         with suppress(InvalidInput):  # another program wrote the row
             check_recipient(name)
-            ended = [{"path": reservation.path, "token": reservation.token} for reservation in lost]
+            ended = [
+                {"path": reservation.path, "token": reservation.token}
+                for reservation in reservations
+            ]
             payload = {"ended": ended, "by": agent, "reason": reason}
             drafts.append(Draft(TAKEN_OVER, payload, from_agent=agent, to_agent=name))
     return drafts

@@ -109,8 +109,9 @@ class Retention:
     ) -> ArchivePlan:
         """Return a plan to archive the log, at most up to `wanted_seq`.
 
-        No agent's unread mail may be, idle or not, unless it is asked for here, or was before and
-        the agent has not come back since. Idle queues hold nothing: they read the archive.
+        Unread mail of an agent, idle or not, is only archived if that is asked for here, or was
+        asked for before and the agent has not come back since. Idle queues hold nothing: they read
+        the archive.
 
         Args:
             wanted_seq: the last message to archive.
@@ -119,14 +120,14 @@ class Retention:
 
         Raises:
             InvalidInput: `pass_over` is one name, and not a collection of names.
-            NotFound: the bus has never seen one of them, nor stored mail to it.
+            NotFound: the bus has never seen one of these agents, nor stored mail to it.
         """
         if isinstance(pass_over, str):
             raise InvalidInput(f"pass_over takes a list of agents, like [{shown(pass_over)}]")
         self._check_known(pass_over)
         last = min(wanted_seq, self._bus.log.newest_seq() - 1)  # the newest message never leaves
         holds = [hold for hold in self.holds() if hold.seq <= last]
-        passed_over = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
+        passed_over = [hold for hold in holds if _may_pass_over(hold, pass_over, pass_over_idle)]
         held_by = [hold for hold in holds if hold not in passed_over]
         upto = max(0, min([last, *(hold.seq - 1 for hold in held_by)]))
         return ArchivePlan(upto, held_by, [hold for hold in passed_over if hold.seq <= upto])
@@ -174,10 +175,11 @@ class Retention:
             if seq is not None:
                 acted_ms = max(moved_ms, acts.get(name, 0))
                 seen_ms = max(acted_ms, log.last_sent_ms(name) or 0, self._came_ms(seq))
-                is_left = acted_ms <= passed_over.get(name, -1) or (
+                is_passed_over = acted_ms <= passed_over.get(name, -1) or (
                     name in ended and max(acted_ms, ended[name]) < self._hour_ago_ms()
                 )
-                yield Hold(INBOX, name, seq, seen_ms, self._is_living(seen_ms), is_left)
+                is_living = self._is_living(seen_ms)
+                yield Hold(INBOX, name, seq, seen_ms, is_living, is_passed_over)
 
     def _hour_ago_ms(self) -> int:
         return self._bus.now_ms() - round(SESSION_IDLE_AFTER_S * 1000)
@@ -221,12 +223,12 @@ class Retention:
             message = next(
                 (arrived for arrived in messages if info.policy.takes(arrived.to_agent)), None
             )
-        except SegmentMissing as lost:  # what it waits for may come back
+        except SegmentMissing as lost:  # the lost part may come back
             return max(lost.first_seq, info.filled_seq + 1)
         return None if message is None else message.seq
 
 
-def _is_left(hold: Hold, names: Collection[str], idle: bool) -> bool:
+def _may_pass_over(hold: Hold, names: Collection[str], pass_over_idle: bool) -> bool:
     if hold.kind == QUEUE:
         return not hold.is_living
-    return hold.is_passed_over or hold.name in names or (idle and not hold.is_living)
+    return hold.is_passed_over or hold.name in names or (pass_over_idle and not hold.is_living)

@@ -75,9 +75,10 @@ class Trace:
     """A message with its causes and its consequences.
 
     Attributes:
-        seq: the message of the key: of a job or a claim its message, of a conversation the first.
-        conversations: the conversations on the way to it, its own first.
-        steps: all their messages, each after the message that it answers.
+        seq: the message that the key names: of a job or a claim its message, of a conversation the
+            first.
+        conversations: the conversations that led to the message, its own first.
+        steps: all messages of these conversations, each after the message that it answers.
     """
 
     seq: int
@@ -96,7 +97,7 @@ class Trace:
             key: the seq or id of a message, a conversation, `claim:TOKEN`, or `QUEUE:SEQ`.
 
         Raises:
-            NotFound: it stands for nothing in this bus.
+            NotFound: the key stands for nothing in this bus.
         """
         start = _start(bus, key)
         conversations = _conversations(bus, start)
@@ -156,14 +157,14 @@ def _seq_of_work(bus: LocalBus, key: str) -> int | None:
 def _conversations(bus: LocalBus, message: Message) -> list[str]:
     """Return the conversations that a message is in and that led to it."""
     names = {message.conversation: None}
-    before: Message | None = message
-    while before is not None:
-        names[before.conversation] = None
-        before = _before(bus, before)
+    cause: Message | None = message
+    while cause is not None:
+        names[cause.conversation] = None
+        cause = _cause_of(bus, cause)
     return list(names)
 
 
-def _before(bus: LocalBus, message: Message) -> Message | None:
+def _cause_of(bus: Bus, message: Message) -> Message | None:
     """Return the message that a message answers, else the first of its conversation, if older."""
     parent = None if message.in_reply_to is None else bus.get(message.in_reply_to)
     if parent is None:
@@ -178,15 +179,15 @@ def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
     """
     answers: dict[str | None, list[Message]] = {None: []}
     for message in messages:
-        # Only to what came before: a program with its own SQL may have made a circle.
+        # A message answers only earlier ones: a program with its own SQL may have made a circle.
         parent = message.in_reply_to if message.in_reply_to in answers else None
         answers[parent].append(message)
         answers[message.id] = []
-    ahead = [(message, 0) for message in reversed(answers[None])]
-    while ahead:
-        message, depth = ahead.pop()
+    stack = [(message, 0) for message in reversed(answers[None])]
+    while stack:
+        message, depth = stack.pop()
         yield message, depth
-        ahead += [(answer, depth + 1) for answer in reversed(answers[message.id])]
+        stack += [(answer, depth + 1) for answer in reversed(answers[message.id])]
 
 
 # Read receipts: the state of a message at each of its readers. No message is sent for them.
@@ -237,7 +238,7 @@ def _in_inboxes(
     bus: LocalBus, message: Message, queues: list[ReadReceipt]
 ) -> Iterator[ReadReceipt]:
     is_work = bus.log.is_work(message.seq)
-    if is_work is None:  # it is archived: as its queues are now
+    if is_work is None:  # it is archived: its queues, as they are now, decide
         policies = [Queues(bus).get(receipt.name).policy for receipt in queues]
         is_work = any(
             policy.hides != "none" and message.to_agent in (None, policy.addressed)
@@ -302,7 +303,7 @@ class Notices:
         given at most once. A process that dies in between leaves a notice out, which is better than
         many notices twice: the answer itself waits in the log.
 
-        Each look reads the messages since the last look, so that its cost does not depend on the
+        Each call reads the messages since the last call, so that its cost does not depend on the
         length of the log.
 
         Args:
@@ -349,10 +350,10 @@ class Notices:
         if self._engine.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
             return False
         try:
-            asked = self._bus.get(answer.in_reply_to)
-        except SegmentMissing:  # something archived was asked; this, by the type of the answer
+            request = self._bus.get(answer.in_reply_to)
+        except SegmentMissing:  # the request is archived: the answer's type says that it was one
             return True
-        return asked is not None and (asked.type, asked.conversation) == (
+        return request is not None and (request.type, request.conversation) == (
             request_type,
             conversation,
         )

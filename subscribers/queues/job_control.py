@@ -47,12 +47,13 @@ class JobControl:
 
     A request whose job is given up before it is over is answered, in the same transaction, by the
     queue under its name (`ReplyTypes` says by which type), unless it has an answer. Only a queue
-    whose pattern is the type of the request does so: others may look at what is worked on
-    elsewhere. Where the answer has no room, a warning is logged and the job is given up without.
+    whose pattern is the type of the request does so: another queue may only watch work that is done
+    elsewhere. Where the answer has no room, a warning is logged and the job is given up without an
+    answer.
 
     Args:
         queue: the queue.
-        by: who acts, an agent as a rule; None: the account of this process.
+        by: the actor, an agent as a rule; None: the account of this process.
     """
 
     def __init__(self, queue: Queue, *, by: str | None = None) -> None:
@@ -80,7 +81,7 @@ class JobControl:
 
         Raises:
             JobNotFound: the queue has no such job.
-            WrongJobState: it runs, succeeded, or waits for nothing but a worker.
+            WrongJobState: the job runs, succeeded, or waits for nothing but a worker.
         """
         self._queue.fill()
         with self._bus.transaction():
@@ -116,7 +117,7 @@ class JobControl:
     def counts(self) -> dict[str, int]:
         """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
 
-        Those that succeeded or were cancelled are not counted.
+        Jobs that succeeded or were cancelled are not counted.
         """
         return self._jobs.counts(self._info())
 
@@ -132,7 +133,8 @@ class JobControl:
     def purge(self) -> int:
         """Cancel the waiting jobs of the queue, and return their number.
 
-        What runs goes on. A few hundred jobs a transaction: what is published meanwhile may stay.
+        Running jobs go on. A few hundred jobs are cancelled in a transaction: jobs of messages that
+        are published meanwhile may stay.
         """
         return self._give_up_waiting("purged", job_states.CANCELLED)
 
@@ -140,14 +142,14 @@ class JobControl:
         """Make dead letters of the waiting jobs of the queue, and return their number.
 
         Args:
-            why: the error of each from then on.
+            why: the error of these jobs from then on.
         """
         return self._give_up_waiting(why, job_states.DEAD)
 
     def lose_running(self, why: str) -> list[Job]:
         """End the claims of all running jobs as lost, since their workers are known to be gone.
 
-        What becomes of the jobs is for the queue's policy, as if the leases had run out.
+        The queue's policy decides about the jobs, as if the leases had run out.
 
         Returns:
             The jobs as they are then.
@@ -232,7 +234,7 @@ class JobControl:
             self._acts.note(self._info(), UNLIMIT)
 
     def recount_limit(self) -> None:
-        """Count what waits again, where the queue has a limit; otherwise do nothing.
+        """Count the waiting messages again, if the queue has a limit; otherwise do nothing.
 
         Raises:
             QueueStuck: as for `limit`.
@@ -262,8 +264,8 @@ class JobControl:
         return list_jobs(self._queue, states, limit, before_seq=before_seq)
 
     def _set_limit(self, max_waiting: int) -> QueueInfo:
-        """Set the limit, and count what waits now, in the caller's transaction."""
-        self._queue.fill()  # what came since; from here on triggers count
+        """Set the limit, and count the messages that wait now, in the caller's transaction."""
+        self._queue.fill()  # takes in what came since; from here on triggers count
         if self._queue.stuck is not None:
             raise self._queue.stuck
         info = self._info()
@@ -277,10 +279,10 @@ class JobControl:
         return info
 
     def _pass_by_lost(self) -> tuple[int, int] | None:
-        """Move the queue over what it can't read next, and return that; None when it can."""
+        """Move the queue over the next messages if they are lost; return their range, or None."""
         self._queue.fill()
         with self._bus.transaction():
-            self._queue.fill()  # what came since, or another has passed by
+            self._queue.fill()  # messages came since, or another process has passed them by
             stuck = self._queue.stuck
             if stuck is None:
                 return None
@@ -320,7 +322,7 @@ class DeadLetters:
         since_ms: int | None = None,
         after_seq: int = 0,
     ) -> Iterator[Job]:
-        """Yield those that fit the filters, by state and in order, a page in memory at a time.
+        """Yield the dead letters that fit the filters, by state and in order, a page at a time.
 
         Args:
             states: `dead`, which used up their attempts; `failed` and `timed_out`, whose failure
@@ -348,8 +350,8 @@ class DeadLetters:
         after_seq: int,
     ) -> Iterator[Job]:
         for state in states:
-            bad = partial(self._ended_badly, state)
-            for page in pages(bad, after_seq, place=seq_of, what="jobs that ended badly"):
+            read = partial(self._ended_badly, state)
+            for page in pages(read, after_seq, place=seq_of, what="jobs that ended badly"):
                 for job in page:
                     is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
                     if is_recent and (pattern is None or self._is_of(job, pattern)):
@@ -361,14 +363,14 @@ class DeadLetters:
     def requeue(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Queue jobs again, from their first attempt, and yield them as they are then.
 
-        Some hundreds a transaction. What is no longer as it was found is passed over.
+        Some hundreds in a transaction. Jobs whose state has changed meanwhile are passed over.
         """
         return self._each(jobs, self._control.retry)
 
     def drop(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Cancel jobs, and yield them as they are then.
 
-        Some hundreds a transaction. What is no longer as it was found is passed over.
+        Some hundreds in a transaction. Jobs whose state has changed meanwhile are passed over.
         """
         return self._each(jobs, lambda seq: self._control.cancel(seq, "dropped by hand"))
 

@@ -53,11 +53,11 @@ class Claimer:
         """Claim up to `limit` jobs that may begin, for a group and instance, in order."""
         if info.paused_at_ms is not None:
             return []
-        most = info.policy.max_running
-        if most is not None:
-            limit = min(limit, most - self._claims.count_active(info, most))
-        taken = self._jobs.take(info, who[0], now_ms, limit) if limit > 0 else []
-        return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
+        max_running = info.policy.max_running
+        if max_running is not None:
+            limit = min(limit, max_running - self._claims.count_active(info, max_running))
+        rows = self._jobs.take(info, who[0], now_ms, limit) if limit > 0 else []
+        return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in rows]
 
     def _claim(
         self, info: QueueInfo, who: tuple[str, str], ready: Ready, now_ms: int, until_ms: int
@@ -90,8 +90,8 @@ class Queue:
 
     Attributes:
         bus: the bus that it is in.
-        info: what is stored about it, as last read.
-        stuck: what kept it from taking in more when it was filled last, or None.
+        info: the queue as it is stored, as last read.
+        stuck: the error that kept it from taking in more when it was filled last, or None.
     """
 
     def __init__(self, bus: LocalBus, info: QueueInfo) -> None:
@@ -129,7 +129,7 @@ class Queue:
 
         Raises:
             InvalidInput: an argument breaks a rule.
-            QueueMismatch: it is there, with another pattern, or another value of a given rule.
+            QueueMismatch: the queue has another pattern, or another value of a given rule.
         """
         types = name if pattern is None else pattern
         return cls(bus, Queues(bus).create(name, types, start=start, group=group, **rules))
@@ -163,7 +163,7 @@ class Queue:
         return DeadLetters(self)
 
     def stats(self, *, window_s: float = 86_400.0) -> QueueStats:
-        """Return its statistics; attempts count of the last `window_s`, up to 30 days."""
+        """Return its statistics; its attempts are those of the last `window_s`, up to 30 days."""
         from .statistics import QueueStats
 
         return QueueStats.of(self, window_s=window_s)
@@ -180,7 +180,9 @@ class Queue:
         self._refresh()
         try:
             while (page := self._filler.look()) is not None:
-                with self.bus.transaction():  # a page each, by the policy of its time
+                with (
+                    self.bus.transaction()
+                ):  # one for each page, by the queue's policy at that time
                     self._filler.store(page, self._refresh())
         except QueueStuck as stuck:
             self.stuck = stuck
@@ -197,13 +199,13 @@ class Queue:
                 self._filler.store(page, self._refresh(), seqs)
 
     def take_in_done(self, seq: int, by: str, result: object) -> int:
-        """Make a job of a message, as `take_in` does, that has succeeded already.
+        """Make a job of a message, as `take_in` does, which has succeeded from the beginning.
 
-        It never waits, so no worker gets it, and a pause or a limit of the queue changes nothing.
+        The job never waits: no worker gets it, whether or not the queue is paused or full.
 
         Args:
             seq: of the message, which the caller published in its transaction.
-            by: the actor that has done it; for people.
+            by: the actor that has done the work; for people.
             result: the result of the job.
 
         Returns:
@@ -229,14 +231,14 @@ class Queue:
     ) -> list[Claim]:
         """Take up to `limit` jobs: those for this group, then others in order. Never waits.
 
-        It also looks after jobs whose workers are lost, by the queue's policy. One transaction;
-        none when there is nothing.
+        It also settles jobs whose workers are lost, by the queue's policy. One transaction; none
+        when there is nothing to do.
 
         Args:
             instance: which process or thread takes them; for people.
             group: the class of workers that it belongs to; None takes the instance.
             limit: how many at most, 1 to 1,000.
-            lease_s: how long each claim lasts unless it is renewed.
+            lease_s: how long each claim lasts unless it is renewed, in seconds.
             last_words: makes messages for the jobs that end here because their workers are lost;
                 they are published in the same transaction. None answers requests by the
                 convention of `ReplyTypes`.
@@ -248,7 +250,7 @@ class Queue:
         Raises:
             InvalidInput: an argument breaks a rule.
             BusBusy: other writers kept the bus for too long; nothing was claimed.
-            QueueStuck: there is no more before a part of the archive that is lost.
+            QueueStuck: there is no job, and a lost part of the archive comes next.
             Refused: its jobs are for the automation alone.
         """
         lease_ms = duration_of(lease_s)
@@ -268,7 +270,7 @@ class Queue:
                 tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
             if taken or at_hand.is_shut or not (at_hand.ready or page is not None):
                 return taken
-            # Others were faster, or the page brought nothing that may be claimed now: once more.
+            # Others were faster, or the page brought no job that may be claimed now: look again.
 
     def take(self, who: tuple[str, str], limit: int, lease_ms: int) -> list[Claim]:
         """Claim up to `limit` jobs that are in the queue, in the open transaction.
@@ -291,7 +293,7 @@ class Queue:
         """
         lease_ms = duration_of(lease_s)
         with self.bus.transaction():
-            now_ms = self.bus.now_ms()  # here: waiting for the lock must not shorten it
+            now_ms = self.bus.now_ms()  # read here: waiting for the lock must not shorten the lease
             if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):
                 raise self._claim_ender.lost(claim)
 
@@ -310,10 +312,10 @@ class Queue:
         """Fail a claim: the job is retried after its pause, or is over.
 
         Args:
-            claim, replies: as for `end`, which says what is returned and raised, too.
+            claim, replies: as for `end`, as are results and errors.
             error: why, for people.
             retry: whether there is to be another attempt; None leaves it to the queue's policy.
-            after_s: the pause before it; None leaves it to the policy.
+            after_s: the pause before that, in seconds; None leaves it to the policy.
         """
         outcome = Outcome(status=FAILED, error=error, retry=retry, retry_after_s=after_s)
         return self.end(claim, outcome, replies)
@@ -321,8 +323,8 @@ class Queue:
     def end(self, claim: Claim, outcome: Outcome, replies: Sequence[Draft] = ()) -> list[Receipt]:
         """End a claim, decide about its job, and publish the replies if the job is over by this.
 
-        All of it is one transaction: no crash leaves an end without its reply. Inside a larger
-        transaction that is rolled back, all of it is undone, also the record of a late outcome.
+        This is one transaction: no crash leaves an end without its reply. Inside a larger
+        transaction that is rolled back, everything is undone, also the record of a late outcome.
 
         Returns:
             The receipts of the replies; none when the job waits for another attempt.
@@ -337,12 +339,12 @@ class Queue:
         """
         to_asker = [draft for draft in replies if draft.to_agent is not None]  # no events to all
         parents = {claim.message.id: (claim.message.conversation, claim.message.type)}
-        again = first_answered_before(self.bus, to_asker, parents) if to_asker else None
+        answered_before = first_answered_before(self.bus, to_asker, parents) if to_asker else None
         ((receipts, error),) = self.end_many([(claim, outcome, replies)])
         if error is not None:
             raise error
-        if receipts and again is not None:
-            warnings.warn(AnsweredAgainWarning(again), stacklevel=3)
+        if receipts and answered_before is not None:
+            warnings.warn(AnsweredAgainWarning(answered_before), stacklevel=3)
         return receipts
 
     def end_many(
@@ -354,7 +356,7 @@ class Queue:
 
         Args:
             ends: each claim, how its attempt ended, and the replies.
-            max_hops: replies that have come so many hops are refused.
+            max_hops: replies are refused from this number of hops on.
 
         Returns:
             For each claim the receipts of its replies, and the error if it was lost, or its
@@ -394,8 +396,8 @@ class Queue:
     def status(self, claim: Claim) -> ClaimStatus | None:
         """Return the stored status of a claim: `active`, then the status of its end.
 
-        None when there is no such claim. It reads a row; a lease that has run out makes no
-        difference before a claim, a renewal or an end finds it.
+        None when there is no such claim. A claim whose lease has run out stays `active` until the
+        next claim, renewal or end notices.
         """
         return self._claims.status(claim.token)
 
@@ -404,7 +406,7 @@ class Queue:
         return self._jobs.next_change_ms(self.info)
 
     def _find(self, worker: str, limit: int) -> tuple[MatchedPage | None, AtHand]:
-        """Return new messages, if they are needed, and what is at hand without them."""
+        """Return new messages, if they are needed, and the work at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
         at_hand = self._jobs.at_hand(self.info, worker, limit) if page is None else NEWS
@@ -415,7 +417,9 @@ class Queue:
             except QueueStuck:
                 if not at_hand.has_work:
                     raise
-        for _ in range(0 if at_hand.is_by_age else MAX_PAGES):  # what is most urgent may stand last
+        for _ in range(
+            0 if at_hand.is_by_age else MAX_PAGES
+        ):  # the most urgent message may be the last
             if page is None or not page.is_full:
                 break
             with self.bus.transaction():
@@ -457,8 +461,7 @@ class Queue:
 
 # Finding a claim again by its token, for workers that are no process of ours and keep only that.
 #
-# Nothing is held: whether the claim is still its worker's is checked where it is renewed or
-# ended.
+# The claim may be lost: that is checked when it is renewed or ended.
 
 
 def claim_of(bus: LocalBus, token: int) -> tuple[Queue, Claim]:

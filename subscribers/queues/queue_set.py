@@ -54,20 +54,20 @@ def change_policy(
 
     Raises:
         QueueNotFound: there is none of this name.
-        InvalidInput: a rule is none.
+        InvalidInput: there is no such rule, or it can't have this value.
     """
     queues = Queues(bus)
     with bus.transaction():
         info = queues.get(name)
-        is_open = info.policy.retry == "contract"
-        policy = policy_with(info.policy, with_retries(rules) if is_open else rules)
+        by_contract = info.policy.retry == "contract"
+        policy = policy_with(info.policy, with_retries(rules) if by_contract else rules)
         if policy.addressed != info.policy.addressed:
             _fill(bus, queues, info)
         queues.set_policy(info, policy)
         detail = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
         ManualActs(engine_of(bus), by).note(info, SET, detail=detail)
         ring(bus)  # there may be room for more
-    # Also where a rule is given that holds already: an earlier call may have been cut short.
+    # Also if the rule had this value already: an earlier call may have been cut short.
     if rules.keys() & {"ordering", "ageing_s"}:
         _rank_again(bus, info)
     if "max_running_per_key" in rules:
@@ -77,8 +77,8 @@ def change_policy(
     return replace(info, policy=policy)
 
 
-def _fill(bus: LocalBus, queues: Queues, info: QueueInfo) -> None:
-    """Take in what was stored by now: it is kept out of inboxes by the rules of its time."""
+def _fill(bus: Bus, queues: Queues, info: QueueInfo) -> None:
+    """Take in the messages that are stored by now: the present rules keep them out of inboxes."""
     filler = Filler(bus, info, queues, Jobs.of(bus))
     while (page := filler.look()) is not None:
         filler.store(page, queues.get(info.name))
@@ -89,7 +89,7 @@ def _fill(bus: LocalBus, queues: Queues, info: QueueInfo) -> None:
 
 def _rank_again(bus: LocalBus, info: QueueInfo) -> None:
     jobs = Jobs.of(bus)
-    seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
+    seqs = jobs.queued_seqs(info)  # jobs that come later are ranked by the new order anyway
     for start in range(0, len(seqs), BATCH):
         with bus.transaction():
             jobs.rank_again(info, seqs[start : start + BATCH])
@@ -130,7 +130,7 @@ def remove_queue(bus: LocalBus, name: str, *, by: str | None = None) -> str:
     queue = Queue.open(bus, name)
     queue.fill()
     with bus.transaction():
-        queue.fill()  # what came since
+        queue.fill()  # messages may have come since
         refuse_live(queue)
         queues = Queues(bus)
         info = queues.get(name)
@@ -140,7 +140,7 @@ def remove_queue(bus: LocalBus, name: str, *, by: str | None = None) -> str:
         history_name = f"{name[:200]}~removed-{info.id}"
         ManualActs(engine_of(bus), by).note(info, REMOVE)
         queues.remove(info, history_name)
-        ring(bus)  # its workers learn it
+        ring(bus)  # wakes its workers, which notice
     return history_name
 
 
@@ -148,7 +148,7 @@ def refuse_live(queue: Queue) -> None:
     """Refuse to remove a queue in which jobs wait or run.
 
     Raises:
-        Refused: some do.
+        Refused: some jobs wait or run.
     """
     counts = queue.jobs.counts()
     waiting = sum(counts.get(gate, 0) for gate in (states.OPEN, states.TIME, states.KEY))
@@ -160,8 +160,9 @@ def refuse_live(queue: Queue) -> None:
         )
 
 
-#: How long these claims last, in milliseconds: 300 days. The host is alone, by a lock that the
-#: kernel frees, and its successor takes its claims for lost. So setting a clock ends no claim.
+#: How long the claims of a `QueueSet` last, in milliseconds: 300 days. Its host is alone, by a lock
+#: that the kernel frees, and its successor takes its claims for lost. So setting a clock ends no
+#: claim.
 _LEASE_MS = 300 * 86_400_000
 
 #: Up to how many new messages their types are checked; after more, every queue is filled.
@@ -215,8 +216,8 @@ class QueueSet:
         One transaction; none when there is nothing.
 
         Args:
-            instance: which process takes them; for people.
-            group: the class of workers that it belongs to.
+            instance: the process that takes them; for people.
+            group: the class of workers that the process belongs to.
             limit: how many at most.
             check: is called in that transaction; it raises where another host has taken over.
         """
@@ -287,8 +288,8 @@ def _has_work(queue: QueueAtHand, now_ms: int) -> bool:
 #: How many served types that are similar a warning names.
 _NEAREST = 3
 
-#: The states of a group that counts as there.
-_THERE = (Liveness.ALIVE, Liveness.WARN)
+#: The states of the heart of a live worker group.
+_ALIVE = (Liveness.ALIVE, Liveness.WARN)
 
 
 class QueueWorkers:
@@ -310,23 +311,23 @@ class QueueWorkers:
     def unserved(self, type: str) -> str | None:
         """Return a warning, for people, if no live worker serves a type of messages; else None.
 
-        A worker serves a type if its queue takes it in, and the heart of its group beats; or if it
-        is at a job of the queue.
+        A worker serves a type if its queue takes in messages of the type, and the heart of its
+        group beats; or if it is at a job of the queue.
         """
-        there = {beat.agent for beat in self._bus.heartbeats.list() if beat.liveness in _THERE}
+        live = {beat.agent for beat in self._bus.heartbeats.list() if beat.liveness in _ALIVE}
         queues = Queues(self._bus).list()
         for info in queues:
-            if TypePattern(info.pattern).matches(type) and self._is_served(info, there):
+            if TypePattern(info.pattern).matches(type) and self._is_served(info, live):
                 return None
         import difflib  # slow to load, and only mistakes need it
 
-        served = [info.pattern for info in queues if self._is_served(info, there)]
+        served = [info.pattern for info in queues if self._is_served(info, live)]
         near = difflib.get_close_matches(type, served, _NEAREST)
         hint = f"; near: {', '.join(near)}" if near else ""
         return f"no live worker serves {type!r}{hint}; it waits for one all the same"
 
-    def _is_served(self, info: QueueInfo, there: set[str]) -> bool:
-        if not there.isdisjoint(self.groups(info)):
+    def _is_served(self, info: QueueInfo, live: set[str]) -> bool:
+        if not live.isdisjoint(self.groups(info)):
             return True
         return Claims(self._engine).is_at_work(info, self._engine.now_ms())
 

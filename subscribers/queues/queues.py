@@ -50,7 +50,7 @@ class MatchedPage:
     """The matches of a look at the log.
 
     Attributes:
-        base: the stored position when it began.
+        base: the stored position when the look began.
         upto: the seq up to which it looked.
         messages: the matching messages, in order.
     """
@@ -61,7 +61,7 @@ class MatchedPage:
 
     @property
     def is_full(self) -> bool:
-        """Whether there may be more behind it."""
+        """Whether there may be further matches after this page."""
         return len(self.messages) == PAGE_JOBS
 
 
@@ -77,7 +77,7 @@ class Filler:
         self.policy = info.policy
         self._queues = queues
         self._jobs = jobs
-        # How far this process has looked without a find, beyond the stored position.
+        # How far this process has looked without a match, beyond the stored position.
         self._looked_upto = 0
         # The messages of the last page, by seq: most of them are claimed soon, and by this process.
         self._read: dict[int, Message] = {}
@@ -86,7 +86,7 @@ class Filler:
         """Look for messages that are not jobs yet; None when there are none. Writes no job.
 
         Raises:
-            QueueStuck: there are none before a part of the archive that is lost.
+            QueueStuck: there are none, and a lost part of the archive comes next.
         """
         base, newest = self._queues.position(self._queue_id)
         after = max(base, self._looked_upto)
@@ -113,7 +113,7 @@ class Filler:
         return None
 
     def _matching(self, after: int, newest: int) -> list[Message]:
-        """Return up to a page of messages that fit. What has just come is read without detours."""
+        """Return up to a page of messages that fit; a short way is read in one statement."""
         if newest - after <= PAGE_JOBS:
             recent = self._bus.log.between(after, newest, pattern=self._pattern)
             return list(filter(self._takes, recent))
@@ -139,18 +139,18 @@ class Filler:
         if info.filled_seq != page.base:
             return
         now_ms = self._bus.now_ms()
-        # The order goes by a clock of the queue's own, which goes on where the system's was set
-        # back: else what came before would wait for it, or all ageing would stand still.
+        # The order goes by the queue's own clock, which goes on when the system's is set back:
+        # otherwise new jobs would go before all earlier ones, or all ageing would stand still.
         clock_ms = info.rank_clock_ms
         offset_ms = max(info.rank_offset_ms, clock_ms - now_ms)
         rows: list[tuple[object, ...]] = []
         duplicates: list[tuple[Message, str]] = []
-        believes_all = not info.is_acted_upon
+        takes_all = not info.is_acted_upon
         for message in page.messages:
-            # By the sender's time, since a queue may be filled late; but never ahead.
+            # By the sender's time, since a queue may be filled late; but never in the future.
             created_at_ms = max(0, min(message.ts_ms, now_ms))
             clock_ms = max(clock_ms, created_at_ms + offset_ms)
-            if not (believes_all or message.seq in proven):
+            if not (takes_all or message.seq in proven):
                 self._jobs.add_unproven(info, message, created_at_ms, clock_ms)
                 continue
             wishes = WorkHeaders.of(message)
@@ -170,7 +170,7 @@ class Filler:
         """Return the message of a job that is claimed.
 
         Raises:
-            BusUnusable: it is in a part of the archive that is lost.
+            BusUnusable: the message is in a lost part of the archive.
         """
         try:
             message = self._read.pop(seq, None) or self._bus.log.at(seq)
@@ -234,15 +234,15 @@ class Queues:
         Args:
             name: its name.
             pattern: a type pattern.
-            start: `beginning`, `now`, or the seq of the first message that it takes in; of a
-                queue that is there it is not looked at.
-            group: the `addressed` of a new queue, unless a rule says another.
+            start: `beginning`, `now`, or the seq of the first message that it takes in; an existing
+                queue stays where it is.
+            group: the `addressed` of a new queue, unless `rules` has that rule.
             rules: fields of `Policy`; those left out have their defaults. Attempts or a pause
                 without `retry` mean that failures are retried.
 
         Raises:
             InvalidInput: an argument breaks a rule.
-            QueueMismatch: it is there, with another pattern, or another value of a given rule.
+            QueueMismatch: the queue has another pattern, or another value of a given rule.
         """
         if group is not None:
             check_agent(group)
@@ -292,17 +292,17 @@ class Queues:
         """Store the rules of a queue, in the caller's transaction; `change_policy` does the rest.
 
         Raises:
-            InvalidInput: it hides all messages that fit a pattern, and SQL can't match the pattern.
+            InvalidInput: the policy hides all messages that fit a pattern which SQL can't match.
         """
         _check_hiding(info.pattern, policy)
         self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
 
     def pause(self, name: str, *, by: str | None = None) -> None:
-        """Stop claims from a queue; what runs goes on, and new jobs wait.
+        """Stop claims from a queue; running jobs go on, and new jobs wait.
 
         Args:
             name: the queue.
-            by: who does it, for the record; None: the account of this process.
+            by: the actor, for the record; None: the account of this process.
 
         Raises:
             QueueNotFound: there is none of this name.
@@ -355,15 +355,15 @@ def _check_hiding(pattern: str, policy: Policy) -> None:
 
 def with_retries(rules: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return rules; a number of attempts or a pause adds the rule that failures are retried."""
-    says_how = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
-    return {"retry": "failures", **rules} if says_how else rules
+    is_about_retries = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
+    return {"retry": "failures", **rules} if is_about_retries else rules
 
 
 def policy_with(base: Policy, rules: Mapping[str, Any]) -> Policy:
     """Return a policy with other values of some of its rules.
 
     Raises:
-        InvalidInput: a rule is none, or has a value that it can't have.
+        InvalidInput: there is no such rule, or it can't have this value.
     """
     unknown = sorted(rules.keys() - set(POLICY_FIELDS))
     if unknown:
@@ -401,7 +401,7 @@ def _info(row: tuple[Any, ...]) -> QueueInfo:
 
 
 def _unusable(name: str, why: str) -> BusUnusable:
-    """Return the error for a queue of which another program has stored what can't be."""
+    """Return the error for a queue of which another program has stored values that can't be."""
     return BusUnusable(
         f"queue {shown(name)} can't be used: {why}; 'bus doctor --repair' puts it right"
     )

@@ -31,9 +31,8 @@ DEFAULT_WINDOW_S, MAX_WINDOW_S = 86_400.0, 2_592_000.0
 #: How many attempts statistics are made of at most: the newest.
 MAX_SAMPLE = 10_000
 
-#: Among how many claims of the newest messages these are looked for. So the cost has a bound,
-#: however much the queue has done; of a job that was tried again after so many others, the
-#: new attempt is not seen.
+#: Among how many claims, on the newest messages, these attempts are looked for. So the cost has a
+#: bound, however much the queue has done; a new attempt at a job before so many others is not seen.
 _MAX_WALKED = 100_000
 
 #: A queue whose work waits longer than this for busy workers needs more of them, in seconds.
@@ -47,7 +46,7 @@ class Spread:
     Attributes:
         p50_ms, p95_ms: the time within which half, and 95 of 100, were through: the nearest rank.
         avg_ms: the mean.
-        sample_size: of how many this was made.
+        sample_size: the number of durations.
     """
 
     p50_ms: int | None
@@ -77,22 +76,23 @@ class QueueStats:
     Attributes:
         info: the queue.
         stuck: why it can't take in more of the log, or None; the counts are of what it has.
-        at_ms: when this was so, in epoch milliseconds.
+        at_ms: the time of these statistics, in epoch milliseconds.
         waiting: jobs that a worker could claim now.
         delayed: jobs that wait for their time.
         held: jobs that wait for others with their dedupe key.
         running: jobs that are claimed.
         failed, timed_out, dead: jobs that ended so, ever, and were not requeued or dropped.
-        oldest_wait_ms: how long the oldest job waits that a worker could take; None without a job.
-        longest_run_ms: how long the job runs that has run for longest; None where none runs.
-        window_s: how far back the rest looks.
-        covered_s: the part of it that the rate is over: since the queue was made, or since the
-            oldest attempt that counts.
+        oldest_wait_ms: how long the oldest job waits that a worker could take; None: there is none.
+        longest_run_ms: how long the job runs that has run for longest; None: no job runs.
+        window_s: how far back the following fields look.
+        covered_s: the part of the window that the rate is over: since the queue was made, or since
+            the oldest attempt that counts.
         ended: the attempts that ended.
-        completed, failures, timeouts, lost: how they ended; what was handed back is lost too.
-        rate_per_s: how many ended each second.
-        success_rate: completed among those that were not lost, 0 to 1 with four digits; None
-            when there are none.
+        completed, failures, timeouts, lost: how many attempts ended so; those that were handed back
+            count as lost.
+        rate_per_s: how many attempts ended each second.
+        success_rate: completed among the attempts that were not lost, 0 to 1 with four digits;
+            None: there are none.
         timeout_rate: the same for timeouts.
         wait: from when a job could be claimed until it was.
         run: from the claim to its end, of attempts that were not lost.
@@ -141,7 +141,7 @@ class QueueStats:
             window_s: how far back to look at attempts, in seconds, up to 30 days.
 
         Raises:
-            InvalidInput: the window is none.
+            InvalidInput: the window is not between 0 and 30 days.
         """
         if not 0 < window_s <= MAX_WINDOW_S:
             raise InvalidInput(
@@ -181,7 +181,7 @@ def _age_ms(since_ms: int | None, now_ms: int) -> int | None:
 
 
 def _reaches_back_to(info: QueueInfo, newest: list[Attempt]) -> int:
-    """Return from when on the attempts are all that there were in a queue."""
+    """Return since when the attempts are complete: all that a queue has had."""
     oldest_ms = min(
         (claimed_at_ms for _, _, claimed_at_ms, _ in newest), default=info.created_at_ms
     )

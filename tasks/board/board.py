@@ -120,9 +120,9 @@ def of_tasks(rows: Sequence[TaskRow], *, is_now: bool) -> Iterator[WaitingItem]:
             text = f"its row was lost, and made of messages; 'bus task confirm {task.task}'"
             yield WaitingItem("unproven", task.task, None, text, task.changed_at_ms)
         elif task.blocked is not None:
-            ends_ms = task.blocked.deadline_ms
-            ends = "" if ends_ms is None else f" (until {format_ts(ends_ms)})"
-            text = task.blocked.question + ends
+            deadline_ms = task.blocked.deadline_ms
+            deadline = "" if deadline_ms is None else f" (until {format_ts(deadline_ms)})"
+            text = task.blocked.question + deadline
             yield WaitingItem("question", task.task, task.requester, text, task.blocked.since_ms)
         elif task.state == "IN_REVIEW":
             text = f"{task.branch} at {(task.head or '')[:12]}"
@@ -135,12 +135,12 @@ def of_tasks(rows: Sequence[TaskRow], *, is_now: bool) -> Iterator[WaitingItem]:
 
 def of_queues(bus: LocalBus) -> Iterator[WaitingItem]:
     """Yield the queues of tasks that are held, and dead completions."""
-    there = {info.name: info for info in Queues(bus).list()}
+    infos = {info.name: info for info in Queues(bus).list()}
     for name in QUEUES:
-        if name in there and there[name].paused_at_ms is not None:
+        if name in infos and infos[name].paused_at_ms is not None:
             text = f"nothing is taken from queue {name}; see 'bus queue resume'"
-            yield WaitingItem("paused", None, None, text, there[name].paused_at_ms)
-    if COMPLETIONS in there:
+            yield WaitingItem("paused", None, None, text, infos[name].paused_at_ms)
+    if COMPLETIONS in infos:
         yield from _dead_completions(bus)
 
 

@@ -34,11 +34,11 @@ class Comment:
     Attributes:
         seq, id: of its message.
         at_ms: when it was made, in epoch milliseconds.
-        by: who made it.
-        attempt: of the task at that time.
+        by: the agent that made it.
+        attempt: the attempt of the task at that time.
         commit: the commit that was commented on.
-        place: the line there.
-        text: the text of the line there.
+        place: the line in that commit.
+        text: the text of that line.
         words: the comment.
         now: the line at the present head of the task; None where it was changed, or is gone.
     """
@@ -75,7 +75,7 @@ def place_in(text: str) -> LinePlace:
     """Return the place that FILE:LINE names.
 
     Raises:
-        InvalidInput: it names none.
+        InvalidInput: it names no place.
     """
     file, colon, line = text.rpartition(":")
     if not (file and colon and line.isascii() and line.isdecimal() and 0 < len(line) < 10):
@@ -93,7 +93,7 @@ def comment(bus: LocalBus, name: str, place: LinePlace, words: str, *, agent: st
         name: of the task.
         place: the line; the file's path counts from the root of the repository.
         words: the comment.
-        agent: who comments.
+        agent: the agent that comments.
 
     Raises:
         NotFound: there is no such task, file or line.
@@ -141,8 +141,10 @@ def comments(bus: LocalBus, name: str) -> list[Comment]:
         if message.type == COMMENT:
             original = _comment(message, None)
             if original is not None and message.payload.get("task") == name:
-                now = _now(repository, original, head) if repository and head else None
-                listed.append(_comment(message, now) or original)
+                present = (
+                    _present_place(repository, original, head) if repository and head else None
+                )
+                listed.append(_comment(message, present) or original)
     return listed
 
 
@@ -150,15 +152,15 @@ def _head_of(task: Task, lookout: TaskRepositories) -> str | None:
     return heads_of([task], lookout).get(task.repository, {}).get(task.task)
 
 
-def _now(repository: SealedRepository, original: Comment, head: str) -> LinePlace | None:
+def _present_place(repository: SealedRepository, original: Comment, head: str) -> LinePlace | None:
     (commit,) = repository.commits([original.commit])
     if commit is None:  # no ref keeps it any more
         return None
     return place_now(repository, commit, head, original.place)
 
 
-def _comment(message: Message, now: LinePlace | None) -> Comment | None:
-    """Return the comment that a message is; None where some program wrote another form."""
+def _comment(message: Message, present: LinePlace | None) -> Comment | None:
+    """Return the comment of a message; None if a program has written another form."""
     payload = message.payload
     try:
         return Comment(
@@ -171,7 +173,7 @@ def _comment(message: Message, now: LinePlace | None) -> Comment | None:
             LinePlace(str(payload["file"]), int(payload["line"])),
             str(payload["text"]),
             str(payload["comment"]),
-            now,
+            present,
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -1,6 +1,6 @@
 """A forecast of conflicts between live tasks, or between any refs of a repository.
 
-A pair of commits is merged once: what came of it is kept in the bus.
+A pair of commits is merged once: the result is kept in the bus.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..records.task import Task
     from ..records.task_table import Pair
 
-    #: The changed files of tasks, by the names of these.
+    #: The changed files of tasks, by the names of the tasks.
     Changed = Mapping[str, tuple[str, ...]]
 
 # The repositories of tasks, as far as git may be started in them.
@@ -75,8 +75,8 @@ class TaskRepositories:
 _PINNED = ("IN_REVIEW", "APPROVED")
 
 
-#: How many pairs are merged before they are kept: what a look had no more time for is left to the
-#: next one.
+#: How many pairs are merged before the results are kept: if time runs out, the next look does the
+#: rest.
 _AT_ONCE = 500
 
 
@@ -105,8 +105,8 @@ class Clash:
 def forecast_of_tasks(bus: LocalBus, lookout: TaskRepositories | None = None) -> list[Clash]:
     """Return the pairs of live tasks of the same repository that would not merge.
 
-    A task counts with the commit that is done, or else with the newest of its branch. One whose
-    branch, or repository, is not there has nothing to merge.
+    A task counts with the commit that is done, or else with the newest of its branch. A task whose
+    branch or repository is not there has nothing to merge.
 
     Args:
         bus: an open bus.
@@ -129,10 +129,10 @@ def forecast_of_refs(bus: LocalBus, refs: Sequence[str], folder: str) -> list[Cl
     Args:
         bus: caches the results.
         refs: branches, tags or ids of commits, or names of tasks; a ref goes first.
-        folder: in the repository.
+        folder: a folder in the repository.
 
     Raises:
-        NotFound: a ref is of no commit here.
+        NotFound: a ref names no commit of the repository.
         GitFailed: the folder is in no repository, or git is too old.
     """
     repository = sealed_around(folder)
@@ -162,13 +162,13 @@ def heads_of(tasks: Iterable[Task], lookout: TaskRepositories) -> dict[str, dict
     for task in tasks:
         by_repository.setdefault(task.repository, []).append(task)
     heads = {}
-    for repository, here in by_repository.items():
+    for repository, group in by_repository.items():
         git = lookout.into(repository)
         if git is None:
             continue
-        commits = git.commits([_ref_of(task) for task in here])
+        commits = git.commits([_ref_of(task) for task in group])
         heads[repository] = {
-            task.task: commit for task, commit in zip(here, commits, strict=True) if commit
+            task.task: commit for task, commit in zip(group, commits, strict=True) if commit
         }
     return heads
 
@@ -206,7 +206,7 @@ def _forecasts(
         part = new[start : start + _AT_ONCE]
         merged = dict(zip(part, conflicts(repository, part), strict=True))
         computed |= merged
-        # Not known now: it may be later, with an object that is fetched, or more time.
+        # An unknown result is not kept: it may become known, with a fetched object or more time.
         lasting = {
             pair: files for pair, files in merged.items() if not isinstance(files, UnknownForecast)
         }
@@ -273,22 +273,22 @@ def changed_by(tasks: Iterable[Task], lookout: TaskRepositories) -> Changed:
         repository = lookout.into(folder)
         if repository is None:
             continue
-        here = [task for task in tasks if task.task in heads and task.repository == folder]
-        targets = repository.commits([f"refs/heads/{task.target}" for task in here])
-        bases = repository.commits([task.base for task in here])
-        # A target that is gone: then since the branch began.
-        begun = {
+        group = [task for task in tasks if task.task in heads and task.repository == folder]
+        targets = repository.commits([f"refs/heads/{task.target}" for task in group])
+        bases = repository.commits([task.base for task in group])
+        # If the target is gone, the changes since the branch began count.
+        starts = {
             task.task: target or base
-            for task, target, base in zip(here, targets, bases, strict=True)
+            for task, target, base in zip(group, targets, bases, strict=True)
         }
-        here = [task for task in here if begun[task.task]]
+        group = [task for task in group if starts[task.task]]
         try:
             changes = changed_files(
-                repository, [(begun[task.task] or "", heads[task.task]) for task in here]
+                repository, [(starts[task.task] or "", heads[task.task]) for task in group]
             )
         except CommandFailed:  # an object is missing
             continue
-        for task, changed in zip(here, changes, strict=True):
+        for task, changed in zip(group, changes, strict=True):
             files_by_task[task.task] = tuple(sorted(changed))
     return files_by_task
 

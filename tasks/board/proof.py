@@ -102,14 +102,14 @@ def difference(bus: LocalBus) -> TableDifference:
         SegmentMissing: a part of the archive can't be read.
     """
     messages = list(messages_of_tasks(bus))
-    own, whole = fold(_without_imports(bus, messages)), fold(messages)
+    of_this_bus, of_all = fold(_without_imports(bus, messages)), fold(messages)
     table, newest = TaskTable.of(bus), bus.log.newest_seq()
     names = table.names()
     lost, unknown, differs = [], [], []
-    foreign = {message.seq: message for message in own.foreign}
-    for name in sorted({*names, *own.tasks}):
+    foreign = {message.seq: message for message in of_this_bus.foreign}
+    for name in sorted({*names, *of_this_bus.tasks}):
         stored = _stored(table, name)
-        sums = [folded.tasks[name] for folded in (own, whole) if name in folded.tasks]
+        sums = [folded.tasks[name] for folded in (of_this_bus, of_all) if name in folded.tasks]
         if stored is None:
             lost += [replace(task, unproven=True) for task in sums[:1]]
             unknown += [] if sums else [name]
@@ -133,14 +133,12 @@ def is_same(stored: Task, from_log: Task) -> bool:
 def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
     """Return the messages of a task to leave out so that the log agrees with its row, or None.
 
-    Messages after the newest step are no steps; of those before, one may be forged. None: to leave
-    out any one does not help, and the real steps are unknown.
+    Messages after the newest step are no steps; one of the messages before it may be forged. None:
+    whichever message is left out, they don't agree, and the real steps are unknown.
     """
-    own = [message for message in messages if task_of(message) == stored.task]
-    later = [
-        message for message in own if message.seq > stored.last_seq and message.type == STATE_CHANGE
-    ]
-    rest = [message for message in own if message not in later]
+    of_task = [message for message in messages if task_of(message) == stored.task]
+    later = [m for m in of_task if m.seq > stored.last_seq and m.type == STATE_CHANGE]
+    rest = [message for message in of_task if message not in later]
     for forged in (None, *rest[1:]):
         steps = fold(message for message in rest if message is not forged)
         from_log = steps.tasks.get(stored.task)
@@ -301,8 +299,8 @@ def _with_repository(
         return
     tree = repository.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
     for intent in _of_last(evidence, "integration_intent"):
-        says = intent.payload
-        if says.get("candidate") == commit and says.get("tree", tree) != tree:
+        intended = intent.payload
+        if intended.get("candidate") == commit and intended.get("tree", tree) != tree:
             yield f"git has another tree at {commit} than the one that was checked"
     if tip is None:
         yield f"git has no branch {task.target}"
@@ -394,13 +392,13 @@ def verify(bus: LocalBus, proof: dict[str, Any]) -> list[str]:
         return [f"this is no landing proof: its form is not {FORM}"]
     problems = list(_wrong_signature(proof))
     try:
-        again = prove(bus, str(proof.get("task")), ".")
+        current = prove(bus, str(proof.get("task")), ".")
     except (Refused, TaskNotFound) as error:
         return [*problems, str(error)]
-    for field in dict.fromkeys((*again, *proof)):
-        if field not in _OF_MAKING and again.get(field) != proof.get(field):
+    for field in dict.fromkeys((*current, *proof)):
+        if field not in _OF_MAKING and current.get(field) != proof.get(field):
             problems.append(f"{field}: the proof does not say what the log and git say now")
-    return [*problems, *again["problems"]]
+    return [*problems, *current["problems"]]
 
 
 def _find(bus: LocalBus, name: str, folder: str) -> Task:
@@ -422,16 +420,16 @@ def _find(bus: LocalBus, name: str, folder: str) -> Task:
     return task
 
 
-def _messages_of(bus: LocalBus, task: Task) -> Iterator[Message]:
-    """Yield the messages about a task: those that name it, and all that they answer."""
-    there = [
+def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
+    """Yield the messages about a task: those that name it, their answers, and what they answer."""
+    messages = [
         message
         for message in bus.read(conversation=task.correlation_id, upto_seq=task.last_seq)
         if message.payload_error is None
     ]
-    by_id = {message.id: message for message in there}
-    ids = {message.id for message in there if _task_of(message) == task.task}
-    for message in there:  # what answers them, and is about no other task
+    by_id = {message.id: message for message in messages}
+    ids = {message.id for message in messages if _task_of(message) == task.task}
+    for message in messages:  # answers to these, unless they are about another task
         if message.in_reply_to in ids and _task_of(message) is None:
             ids.add(message.id)
     for id in list(ids):
@@ -440,7 +438,7 @@ def _messages_of(bus: LocalBus, task: Task) -> Iterator[Message]:
             ids.add(parent)
             parent = by_id[parent].in_reply_to
     request = QUEUES[REQUESTS]
-    yield from (message for message in there if message.id in ids or message.type == request)
+    yield from (message for message in messages if message.id in ids or message.type == request)
 
 
 def _task_of(message: Message) -> str | None:

@@ -278,7 +278,7 @@ def _at(ms: int | None) -> str | None:
 
 _NUMBER = re.compile(r"\s*([+-]?[0-9]+)")
 
-#: More digits than any number here has; those after them are cut.
+#: More digits than any number here has; further digits are cut off.
 _MAX_DIGITS = 19
 
 
@@ -290,8 +290,8 @@ def whole_number(text: str | None) -> int | None:
 
 def limit_of(text: str | None, default: int = LIMIT) -> int:
     """Return the limit of a client, from 1 to 500; the default if it is no number."""
-    asked = whole_number(text)
-    return default if asked is None else min(max(1, asked), MAX_LIMIT)
+    limit = whole_number(text)
+    return default if limit is None else min(max(1, limit), MAX_LIMIT)
 
 
 def text_of(value: object) -> str:

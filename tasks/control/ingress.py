@@ -132,24 +132,24 @@ class Posts:
         self, approval: str, decision: Decision, sender: str, within: str | None = None
     ) -> SessionEvent:
         table = self._sessions.table
-        asked = table.approval(approval)
-        if asked is None or within not in (None, asked.session):
+        pending = table.approval(approval)
+        if pending is None or within not in (None, pending.session):
             raise NotPending(f"Approval not found: {shown(approval)}")
         if not table.decide(approval, decision):
-            raise NotPending(f"Approval {shown(approval)} is {asked.decision} already")
+            raise NotPending(f"Approval {shown(approval)} is {pending.decision} already")
         payload = {"approvalId": approval}
-        return self._sessions.emit(asked.session, decision, payload, sender=sender)
+        return self._sessions.emit(pending.session, decision, payload, sender=sender)
 
     def _ask(self, session: str, call: Mapping[str, Any], sender: str) -> None:
-        """Ask for approval of a call, if that is one: the event of another will be an error."""
-        asked = {
+        """Ask for approval of a call, if it is valid: an invalid call becomes an error event."""
+        request = {
             "approvalId": call.get("toolCallId"),
             "action": "other",
             "summary": f"Tool call: {call.get('tool')}",
             "details": dict(call),
         }
         if not wrong_in_payload("tool_call", call):
-            self._sessions.emit(session, "approval_required", asked, sender=sender)
+            self._sessions.emit(session, "approval_required", request, sender=sender)
 
 
 def _require(wrong: list[str]) -> None:
@@ -157,15 +157,15 @@ def _require(wrong: list[str]) -> None:
         raise InvalidInput("; ".join(wrong)[:1000])
 
 
-#: The word before a message that a planner shall have, whatever it says.
+#: The word before a message that goes to a planner, whatever it says.
 COMMAND = "/ask_remote_buddy"
 USAGE = f"Usage: {COMMAND} <request>, as in: {COMMAND} fix the failing test of the parser"
 
 #: The session of a message that names none.
 SESSION = "dev"
 
-#: A request of this length or more can wait for others; one up to the other length, without a word
-#: for work, is answered here.
+#: A longer request can wait for others; a message up to the second length, without a word for work,
+#: is answered here. In characters.
 _LONG, _SHORT = 1_200, 120
 
 #: The agent that answers here.
@@ -242,7 +242,7 @@ class Ingress:
         """Refuse a message without text.
 
         Raises:
-            InvalidInput: it has none.
+            InvalidInput: it has no text.
         """
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
@@ -257,27 +257,27 @@ class Ingress:
     ) -> Iterator[dict[str, Any]]:
         """Yield what becomes of a message: `status` as often as needed, then `complete` or `error`.
 
-        Each is stored before it is yielded.
+        What the session is told is stored before it is yielded.
 
         Args:
             body: `text`, and `sessionId` if there is one.
-            agent: the agent that the client is bound to, as the sender; None: none.
+            agent: the agent that the client is bound to, as the sender; None: it is bound to none.
             trace: the trace context of the caller.
         """
-        asked = parse_prompt(str(body["text"]))
-        named = body.get("sessionId")
-        session = named.strip() if isinstance(named, str) and named.strip() else SESSION
+        parsed = parse_prompt(str(body["text"]))
+        session_id = body.get("sessionId")
+        session = (session_id.strip() if isinstance(session_id, str) else "") or SESSION
         self._tell(session, "message", {"text": str(body["text"]).strip()}, agent or CLIENT, None)
-        if asked.is_forced and not asked.prompt:
+        if parsed.is_forced and not parsed.prompt:
             yield {"type": "status", "message": "Command missing request body."}
             yield self._answered(session, USAGE, "local_usage_hint")
             return
-        if not asked.is_forced and is_answered_here(asked.prompt):
+        if not parsed.is_forced and is_answered_here(parsed.prompt):
             yield {"type": "status", "message": "Answering locally."}
-            yield self._answered(session, self._words(asked.prompt), "local")
+            yield self._answered(session, self._words(parsed.prompt), "local")
             return
         yield {"type": "status", "message": "Enqueuing a request for the planner."}
-        yield self._enqueued(session, asked.prompt, agent or _SELF, trace)
+        yield self._enqueued(session, parsed.prompt, agent or _SELF, trace)
 
     def _answered(self, session: str, words: str, mode: str) -> dict[str, Any]:
         self._tell(session, "assistant_message", {"text": words}, _SELF, None)

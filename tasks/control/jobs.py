@@ -45,7 +45,7 @@ def check_params(params: Mapping[str, object]) -> None:
     """Refuse the params of a job that do not have the form.
 
     Raises:
-        InvalidInput: the first field that is wrong is named, from `params` on.
+        InvalidInput: a field is wrong; the first such field is named, as `params.FIELD`.
     """
     if params.get("schemaVersion") != VERSION or params.get("schemaVersion") is True:
         raise _wrong("schemaVersion", f"{VERSION}", params.get("schemaVersion"))
@@ -68,7 +68,7 @@ def check_params(params: Mapping[str, object]) -> None:
 
 
 def check_job(kind: str, params: Mapping[str, object]) -> None:
-    """Refuse a job of the kind that says a version and does not have its form.
+    """Refuse a job of the kind `KIND` whose params name a version, and do not have its form.
 
     Raises:
         InvalidInput: as for `check_params`.
@@ -96,10 +96,10 @@ def _wrong(field: str, expected: str, value: object) -> InvalidInput:
 #: The sender of the event that a job has failed.
 TELLER = "server:job-fail-hook"
 
-#: The words of such an event where the failure has none.
+#: The text of such an event if the failure has none.
 _FAILED = "WorkerPal job failed"
 
-#: How long the words of an event are at most, in characters.
+#: How long the message and the detail of such an event are at most, in characters.
 _MAX_MESSAGE, _MAX_DETAIL = 240, 600
 
 
@@ -127,7 +127,7 @@ class JobQueue:
     ) -> dict[str, Any]:
         """Publish a job, and return its id, its place in line and when it is reached.
 
-        Such a job fails when its worker is lost, whatever the policy of the queue.
+        The job fails when its worker is lost, whatever the policy of the queue.
 
         Raises:
             InvalidInput: task or kind is missing, a field of its params is wrong, or the target
@@ -233,7 +233,7 @@ class JobQueue:
         """Store a line that a job printed, and return its id.
 
         Raises:
-            InvalidInput: there is nothing in it.
+            InvalidInput: the line is empty.
             NotFound: there is no such job.
         """
         line = text.strip() if isinstance(text, str) else ""
@@ -324,13 +324,13 @@ def _text(value: object) -> str | None:
 #: How long a claimed job may show no activity, in milliseconds.
 STALE_AFTER_MS = 120_000
 
-#: By how much more than that a busy worker's budget counts at most.
+#: A job whose worker is busy may be silent for its budget, up to so many times `STALE_AFTER_MS`.
 _GRACE = 5
 
 #: How often a sweep looks at most, in milliseconds.
 EVERY_MS = 5_000
 
-#: How many jobs one sweep recovers unless asked otherwise, and at most.
+#: How many jobs one sweep recovers by default, and at most.
 RECOVERED, MAX_RECOVERED = 100, 500
 
 #: Why a job failed that was taken from its worker.
@@ -343,9 +343,9 @@ class RecoveredJob:
 
     Attributes:
         job: its id.
-        worker: who had it.
-        status: what became of it: `failed`, or `pending` if it was not enqueued over this API.
-        detail: what the sweep went by.
+        worker: the worker that had it.
+        status: what became of the job: `failed`, or `pending` if it was not enqueued over this API.
+        detail: why the job counted as stale, for people.
     """
 
     job: str
@@ -360,7 +360,7 @@ class Sweep:
     Args:
         bus: an open bus.
         jobs: the queue.
-        stale_after_ms: how long a job may show none.
+        stale_after_ms: how long a job may show no activity.
     """
 
     def __init__(

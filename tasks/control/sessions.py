@@ -448,7 +448,7 @@ class Sessions:
                 self.emit(session, type, payload, sender=sender, about=about)
 
     def begin(self, session: str, after: int) -> int:
-        """Return the cursor after which a client begins: one that is ahead begins at 0.
+        """Return the cursor after which a client begins: 0 if its own is ahead of the session.
 
         Raises:
             SessionNotFound: there is no such session.
@@ -457,7 +457,7 @@ class Sessions:
         return after if 0 < after <= self.table.newest_event(session) else 0
 
     def page(self, session: str, after: int = 0, limit: int = PAGE) -> EventPage:
-        """Return the events of a session after a cursor, at most 10,000; those damaged are missing.
+        """Return the events of a session after a cursor, at most 10,000, without damaged ones.
 
         Args:
             session: its id.
@@ -497,11 +497,11 @@ class Sessions:
             self._note_status(session, payload)
 
     def _note_approval(self, session: str, approval: str, seq: int) -> None:
-        """Note what an event asks approval for: under an id that nothing else was asked under."""
+        """Note the approval that an event asks for; its id must not have been used for another."""
         if not approval:
             raise InvalidInput("approvalId must not be empty, nor toolCallId")
-        asked = self.table.approval(approval)
-        if asked is not None and (asked.session != session or asked.decision is not None):
+        earlier = self.table.approval(approval)
+        if earlier is not None and (earlier.session != session or earlier.decision is not None):
             raise InvalidInput(
                 f"Approval {shown(approval)} was asked for before; use another id for this one"
             )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 #: How long a check may take, in seconds.
 CHECK_TIMEOUT_S = 300.0
 
-#: How much of what a check prints is kept, and how much of that a message has, in characters.
+#: How much of what a check prints is kept, in bytes; and how much of its end a message of the
+#: result has, in characters.
 MAX_OUTPUT_BYTES, END_CHARS = 4 * 1024 * 1024, 2000
 
 
@@ -53,7 +54,7 @@ class CheckResult:
         reason: why it failed, in one line; "" when it passed.
         output: what it printed.
         runs: how often it ran.
-        was_stopped: whether somebody stopped it: it says nothing about the candidate.
+        was_stopped: whether somebody stopped it: the result says nothing about the candidate.
     """
 
     command: str
@@ -66,7 +67,7 @@ class CheckResult:
 
     @property
     def has_passed(self) -> bool:
-        """Whether it ended well."""
+        """Whether the command ended well."""
         return self.exit == 0
 
     @property

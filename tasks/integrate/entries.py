@@ -42,8 +42,8 @@ class LandingEntry:
     Attributes:
         message: the completion.
         claim: the claim on it; None where nothing is claimed.
-        task, attempt: whose; None for a branch without a task.
-        branch: its name.
+        task, attempt: the task and its attempt; None for a branch without a task.
+        branch: the name of the branch.
         head: the commit; None where the completion names none.
         repository, target: where it is to land; None: wherever its integrator works.
         title: its subject, or None.
@@ -133,8 +133,8 @@ class LandingResult:
         entry: the entry.
         outcome: what became of it.
         commit: the commit by which it has landed, or None.
-        files: those that conflict.
-        reason: why, for people; "" where it was moved there and has landed.
+        files: the files that conflict.
+        reason: why, for people; "" if the target was moved for it and it has landed.
         others: the tasks that last changed the files, by file.
     """
 
@@ -164,7 +164,7 @@ def _text(payload: dict[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-# The owners of an entry's commits: those of a task that is not approved land in no other way.
+# The owners of an entry's commits: commits of a task that is not approved land with no other entry.
 #
 # A task's own commits are those of its branch's first-parent line beyond its base: what its
 # worker merged into it from elsewhere is not its own. A commit with the same change and another
@@ -203,14 +203,14 @@ class Ownership:
         tasks = [task for task in self._tasks(entry) if not _is_approved(task, head)]
         for task in tasks:
             if entry.task is None and task.is_live and entry.branch == task.branch:
-                return f"branch {task.branch} is that of {_listed_ids(task)}"
+                return f"branch {task.branch} is that of {_described(task)}"
         if head is None or not tasks:
             return None
-        beyond = set(self._ids(head, onto=[onto]))
-        for task in tasks if beyond else ():
-            own = beyond.intersection(self._own(task, onto))
-            if own:
-                return f"it contains {min(own)[:12]} of {_listed_ids(task)}"
+        new_commits = set(self._ids(head, onto=[onto]))
+        for task in tasks if new_commits else ():
+            unapproved = new_commits.intersection(self._unlanded(task, onto))
+            if unapproved:
+                return f"it contains {min(unapproved)[:12]} of {_described(task)}"
         return None
 
     def _tasks(self, entry: LandingEntry) -> Iterator[Task]:
@@ -220,22 +220,22 @@ class Ownership:
             if task.repository == self._repository and task.task != entry.task:
                 yield task
 
-    def _own(self, task: Task, onto: str) -> list[str]:
-        """Return the own commits of a task that the target has not.
+    def _unlanded(self, task: Task, onto: str) -> list[str]:
+        """Return the own commits of a task that the target does not have.
 
-        Of an approved task those are what came after the approval.
+        Of an approved task only the commits after the approval are returned.
         """
         git = self._git
         names = [task.head] if task.head else []
         if task.is_live or task.cleaned_at_ms is None:
             names.append(f"refs/heads/{task.branch}")
         tips = [commit for commit in git.commits(names) if commit is not None]
-        before = [task.base, *([task.head] if _may_land(task) and task.head else [])]
-        bases = [commit for commit in git.commits(before) if commit is not None]
+        starts = [task.base, *([task.head] if _may_land(task) and task.head else [])]
+        bases = [commit for commit in git.commits(starts) if commit is not None]
         return self._ids("--first-parent", *tips, onto=[onto, *bases]) if tips else []
 
     def _ids(self, *what: str, onto: Iterable[str]) -> list[str]:
-        """Return the ids of commits, without those that others contain."""
+        """Return the ids of commits, without those that `onto` contains."""
         return self._git.run("rev-list", *what, "--not", *onto).decode().split()
 
 
@@ -244,10 +244,10 @@ def _may_land(task: Task) -> bool:
 
 
 def _is_approved(task: Task, head: str | None) -> bool:
-    """Whether a task is approved at a head itself; not what its branch has beyond that."""
+    """Whether a task is approved at exactly this head: later commits of its branch are not."""
     return head is not None and task.head == head and _may_land(task)
 
 
-def _listed_ids(task: Task) -> str:
+def _described(task: Task) -> str:
     how = f"{task.state}, but unproven" if task.unproven else task.state
     return f"task {task.task!r}, which is {how}, in attempt {task.attempt}"

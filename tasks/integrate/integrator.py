@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
     from .entries import LandingResult
 
-# Holding a target: the lease of its one integrator, and the claims under it, kept by a thread.
+# Holding a target: the lease of its one integrator, and the claims under it; a thread renews them.
 
 #: How long the lease of an integrator, and its claims, last unless they are renewed, in seconds.
 LEASE_S = 30.0
@@ -68,10 +68,10 @@ class TargetLease:
     Args:
         bus: the bus.
         queue: the completions.
-        repository, target: whose integrator it is.
+        repository, target: what the integrator works on.
         group: the worker group of the target's integrators.
         agent: the integrator.
-        lease_s: how long lease and claims last.
+        lease_s: how long lease and claims last, in seconds.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TargetLease:
         for token, _ in Claims.of(self._bus).active(self._queue.info):
             queue, claim = claim_of(self._bus, token)
             if claim.group == self._group:
-                with suppress(ClaimLost):  # it has run out: the next claim looks after it
+                with suppress(ClaimLost):  # it has run out: whoever claims next settles it
                     queue.release(claim, "its integrator was lost")
 
     def check(self) -> None:
@@ -135,7 +135,7 @@ class TargetLease:
         self._claims.update((claim.token, claim) for claim in claims)
 
     def let_go(self, claim: Claim) -> None:
-        """Renew a claim no longer; an unknown one is no error."""
+        """Stop renewing a claim; an unknown one is no error."""
         self._claims.pop(claim.token, None)
 
     def __enter__(self) -> TargetLease:
@@ -159,7 +159,7 @@ class TargetLease:
             engine_of(self._bus).close_thread()
 
     def _renew(self) -> None:
-        """Renew what is still held; what is not shows where it is checked."""
+        """Renew the lease and the claims; who uses one that is lost gets the error."""
         with suppress(LeaseLost, BusBusy):  # there is time for another try
             if self._lease is not None:
                 self._bus.leases.renew(self._lease, lease_s=self.lease_s)
@@ -194,10 +194,10 @@ class EntryClaimer:
         self._rules = rules
         self._target_lease = target_lease
         self._store = store
-        self._says = StatusReporter(heart)
+        self._report = StatusReporter(heart)
 
     def turn(self, lander: Lander) -> bool:
-        """Integrate the next batch; return whether there was one."""
+        """Integrate the next batch; return whether there was a batch."""
         claims = self._queue.claim(
             self._rules.agent,
             group=self._group,
@@ -205,11 +205,11 @@ class EntryClaimer:
             lease_s=self._target_lease.lease_s,
         )
         if not claims:
-            self._says("idle")
+            self._report("idle")
             return False
         self._target_lease.keep(claims)
         entries = [LandingEntry.of(claim.message, claim) for claim in claims]
-        self._says("working", ", ".join(entry.name for entry in entries)[:200])
+        self._report("working", ", ".join(entry.name for entry in entries)[:200])
         try:
             lander.land(entries)
         except Stopped:
@@ -218,7 +218,7 @@ class EntryClaimer:
             for claim in claims:
                 self._target_lease.let_go(claim)
             self._hand_back(entries)
-            self._says("idle")
+            self._report("idle")
         return True
 
     def _hand_back(self, entries: list[LandingEntry]) -> None:
@@ -228,7 +228,7 @@ class EntryClaimer:
 
     def tell_offline(self) -> None:
         """Tell that nothing is integrated for a while."""
-        self._says(OFFLINE)
+        self._report(OFFLINE)
 
 
 # The rules of one integrator.
@@ -301,7 +301,7 @@ class IntegratorRules:
 
 
 def checks_of(place: RepositoryPlace) -> tuple[CheckCommand, ...]:
-    """Return the checks that the settings of a repository name; no commit can change these."""
+    """Return the checks that the settings of a repository name; no commit can change them."""
     from ...git.repository import CommandFailed
 
     try:
@@ -311,10 +311,10 @@ def checks_of(place: RepositoryPlace) -> tuple[CheckCommand, ...]:
     return tuple(CheckCommand(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
 
 
-#: How long the lock of another integrator is waited for, in seconds: one may be about to end.
+#: How long the lock of another integrator is waited for, in seconds: it may be about to end.
 _PATIENCE_S = 0.5
 
-#: How long a run that is to end waits for a git that a killed integrator has left, in seconds.
+#: How long a run with `once` waits for a git process of a killed integrator, in seconds.
 _LEFT_S = 120.0
 
 #: The longest wait for news, and how often what was lost is looked for, in seconds.
@@ -329,11 +329,11 @@ class Integrator:
 
     Args:
         bus: the bus.
-        folder: in the repository.
-        rules: how.
+        folder: a folder in the repository.
+        rules: how it integrates.
         tell: called with each result.
         warn: called with what a person should know.
-        lease_s: how long its lease lasts unless it is renewed.
+        lease_s: how long its lease lasts unless it is renewed, in seconds.
         warm_up, retries: how often something is tried that fails for the moment: before the first
             entry that was integrated, and after it.
         cooldown_ms: the rest after the last attempt, in milliseconds.
@@ -374,7 +374,7 @@ class Integrator:
 
         Raises:
             Refused: another integrator works on the target, or there is no such branch; or, with
-                `once`, a git that a killed one left works there for two minutes still.
+                `once`, a git process that a killed integrator left still works after two minutes.
             TargetBusy: with `once`: a work tree of the target is not clean.
             RemoteUnreachable, BusBusy, TreeBusy, NotStarted: with `once`: what failed for the
                 moment, after the last attempt.
@@ -395,17 +395,18 @@ class Integrator:
                     self._warn(f"{error}; beginning again")
 
     def _lock(self, stack: ExitStack, once: bool) -> int | None:
-        """Take the lock of the target; None: stopped while a git process that was left had it.
+        """Take the lock of the target; None: the integrator was stopped while it waited.
 
-        A killed integrator may leave a git process at work, perhaps in a hook of the repository.
+        It waits for a git process that a killed integrator left, perhaps in a hook of the
+        repository.
         """
         locks = TreeLocks(self._place.common_dir, wait_s=_PATIENCE_S)
-        ends = monotonic() + (_LEFT_S if once else inf)
+        deadline = monotonic() + (_LEFT_S if once else inf)
         while True:
             try:
                 return stack.enter_context(locks.of_target(self._rules.target))
             except TreeBusy as error:
-                if not error.is_left or monotonic() > ends:
+                if not error.is_left or monotonic() > deadline:
                     raise Refused(
                         f"another integrator works on {shown(self._rules.target)} of"
                         f" {self._place.main}, or a git that it started: {error}"
@@ -457,9 +458,9 @@ class Integrator:
             try:
                 self._look_after(lander)
                 lander.check_free()
-                was_there = claimer.turn(lander)
+                had_batch = claimer.turn(lander)
                 self._attempts.end()
-                if was_there:
+                if had_batch:
                     self._attempts = self._later_attempts
                     self._warned = ""
                     continue
@@ -474,7 +475,7 @@ class Integrator:
             (listener.wait if wait_s <= _LOOK_S else listener.pause)(wait_s)
 
     def _look_after(self, lander: Lander) -> None:
-        """Settle what was lost, now and then: holders, questions, and what was intended."""
+        """Settle lost holders, overdue questions and intended landings, now and then."""
         if monotonic() < self._settle_at:
             return
         self._clock.look()

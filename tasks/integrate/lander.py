@@ -1,4 +1,4 @@
-"""Landing a batch: candidates, checks, and the move of the target; halved where one is at fault."""
+"""Landing a batch: candidates, checks, and the move of the target; a batch that fails is halved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # The candidates of a batch: each is made onto the one before it.
 
-#: Of how many files that conflict it is looked up which task changed them last.
+#: For how many of the files that conflict the task that changed them last is looked up.
 _MOST_FILES = 20
 
 
@@ -53,14 +53,14 @@ class CandidateStack:
 
     Attributes:
         merged: the candidates, each made onto the one before it; the last contains all.
-        there: those of which the target has everything already.
+        contained: those of which the target has everything already.
         postponed: those that conflict with others of the batch alone.
         refused: those that can't land, each with the reason.
         unsigned: those whose candidate can't be signed now, each with the signer's words.
     """
 
     merged: list[MergedEntry] = field(default_factory=list)
-    there: list[MergedEntry] = field(default_factory=list)
+    contained: list[MergedEntry] = field(default_factory=list)
     postponed: list[LandingEntry] = field(default_factory=list)
     refused: list[tuple[LandingEntry, CandidateConflict]] = field(default_factory=list)
     unsigned: list[tuple[LandingEntry, str]] = field(default_factory=list)
@@ -91,7 +91,7 @@ def stack_up(
             stack.unsigned.append((entry, str(error)))
         except CommandFailed as error:
             if is_whole(git, head, onto):
-                raise  # the machine's trouble, or the target's
+                raise  # not the entry's fault, but the machine's or the target's
             stack.refused.append(
                 (entry, CandidateConflict((), f"git can't read all of it: {error.reason}"))
             )
@@ -106,7 +106,7 @@ def _put_on(
     bottom_and_tip: tuple[str, str],
     strategy: Strategy,
 ) -> str:
-    """Make the candidate of an entry onto the tip of a stack; return the tip then."""
+    """Make the candidate of an entry onto the tip of a stack; return the new tip."""
     onto, tip = bottom_and_tip
     git = candidates.git
     candidate = candidates.make(head, tip, strategy, entry.words, onto)
@@ -115,7 +115,8 @@ def _put_on(
     elif candidate.commit == tip != onto:
         stack.postponed.append(entry)
     elif candidate.commit == tip:
-        stack.there.append(MergedEntry(entry, head, _at(candidate, git, head), ""))
+        landed = _landed_as(candidate, git, head)
+        stack.contained.append(MergedEntry(entry, head, landed, ""))
     elif (id := _approved_id(git, head, candidate)) is None:
         words = "the merge would change more than what was approved: rebase it onto the target"
         stack.refused.append((entry, CandidateConflict((), words)))
@@ -134,8 +135,8 @@ def _sort_out(
         stack.postponed.append(entry)
 
 
-def _at(candidate: Candidate, git: Repository, head: str) -> Candidate:
-    """Return what an entry has landed as, where the target has all of it."""
+def _landed_as(candidate: Candidate, git: Repository, head: str) -> Candidate:
+    """Return what an entry has landed as: the target has all of it."""
     if contains(git, candidate.commit, head):
         tree = git.run("rev-parse", f"{head}^{{tree}}").decode().strip()
         return type(candidate)(head, tree, candidate.onto)
@@ -145,8 +146,8 @@ def _at(candidate: Candidate, git: Repository, head: str) -> Candidate:
 def _approved_id(git: Repository, head: str, candidate: Candidate) -> str | None:
     """Return git's id of what a candidate changes; None: it is not what was approved.
 
-    The approval is of what the head changed since it left the target. A part of that is fine: the
-    target has the rest. The results of the user's merge drivers are trusted.
+    What the head changed since it left the target was approved. A candidate with a part of this
+    change is fine: the target has the rest. The results of the user's merge drivers are trusted.
     """
     id = patch_id(git, candidate.onto, candidate.commit)
     bases = merge_bases(git, candidate.onto, head)
@@ -182,11 +183,11 @@ def authors_of(
     changed = last_changes(git, bases[0], pair[0], list(files[:_MOST_FILES]))
     for commit in set(changed.values()):
         path = way(git, commit, pair[0])
-        there = {
+        landed = {
             landing.candidate: landing.task or landing.branch
             for landing in landings.of_commits(*where, path)
         }
-        name = next((there[ancestor] for ancestor in path if ancestor in there), None)
+        name = next((landed[ancestor] for ancestor in path if ancestor in landed), None)
         if name is not None:
             authors |= {file: name for file, last in changed.items() if last == commit}
     return authors
@@ -237,29 +238,29 @@ class Lander:
         self._heads = DoneHeads(place)
         self._ownership = Ownership(bus, place)
         self._started: set[int] = set()
-        self._failed: set[str] = set()  # trees of batches
-        self._moves = 0  # of the target by others, one after another
+        self._failed: set[str] = set()  # the trees of batches that failed a check
+        self._moves = 0  # how often others moved the target, one after another
 
     def check_free(self) -> None:
         """Check that the target could be moved now.
 
         Raises:
-            TargetBusy: it could not.
+            TargetBusy: it can't be moved at present.
             Refused: there is no such branch.
         """
         self._target.check_free()
 
     def recover(self) -> None:
         """Find out what became of intended landings, and of proposed ones."""
-        open_ones = self._store.landings.open(self._place.common_dir, self._rules.target)
-        if not open_ones:
+        landings = self._store.landings.open(self._place.common_dir, self._rules.target)
+        if not landings:
             return
-        at = self._target.pin()
-        for landing in open_ones:
-            is_there = self._target.contains(at, landing.candidate) or (
-                landing.state == "proposed" and self._target.contains(at, landing.head)
+        target_commit = self._target.pin()
+        for landing in landings:
+            has_landed = self._target.contains(target_commit, landing.candidate) or (
+                landing.state == "proposed" and self._target.contains(target_commit, landing.head)
             )
-            if is_there:
+            if has_landed:
                 self._target.follow(landing.candidate)
                 self._finish(landing)
             elif landing.state == "intended":
@@ -296,7 +297,7 @@ class Lander:
                 self._tell(self._send_back(entry, conflict, onto))
             for entry, why in stack.unsigned:
                 self._tell(self._store.retry(entry, why, most=_SIGNING_TRIES))
-            self._close_there(stack)
+            self._close_contained(stack)
             if stack.merged:
                 self._land_stack(stack.merged)
             entries = stack.postponed
@@ -308,7 +309,7 @@ class Lander:
             self._store.start(new, onto)
 
     def _is_over(self, entry: LandingEntry) -> bool:
-        """End an entry that has landed before, or may not land any more; return whether it was."""
+        """End an entry that has landed, or may not land any more; return whether it has ended."""
         for landing in self._landings_of(entry):
             if landing.completion_seq == entry.message.seq and (
                 landing.state == "landed"
@@ -331,9 +332,9 @@ class Lander:
             return []
         return self._store.landings.of_head(self._place.common_dir, self._rules.target, head)
 
-    def _close_there(self, stack: CandidateStack) -> None:
+    def _close_contained(self, stack: CandidateStack) -> None:
         """End the entries that the target has already."""
-        for merged in stack.there:
+        for merged in stack.contained:
             (landing,) = self._store.intend([merged], ())
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
             self._tell(self._landed(merged.entry, landing, reason))
@@ -363,7 +364,8 @@ class Lander:
 
     def _land_stack(self, batch: Sequence[MergedEntry]) -> None:
         tree = batch[-1].candidate.tree
-        if len(batch) > 1 and tree in self._failed:  # the half before it has landed meanwhile
+        if len(batch) > 1 and tree in self._failed:
+            # The same files failed in a larger batch, of which the first half has landed meanwhile.
             self._halve(batch)
             return
         results = self._check(batch)
@@ -372,8 +374,8 @@ class Lander:
             self._move(batch, results)
         elif len(batch) == 1:
             words = f"check {failed.command!r} failed: {failed.reason}"
-            last = f": {failed.last_line[:300]}" if failed.last_line else ""
-            self._tell(self._store.refuse(batch[0].entry, "check_failed", words + last))
+            last_line = f": {failed.last_line[:300]}" if failed.last_line else ""
+            self._tell(self._store.refuse(batch[0].entry, "check_failed", words + last_line))
         else:
             self._failed.add(tree)
             self._halve(batch)
@@ -384,7 +386,7 @@ class Lander:
         self.land([merged.entry for merged in batch[half:]])
 
     def _check(self, batch: Sequence[MergedEntry]) -> list[CheckResult]:
-        """Check the last candidate, which contains all; the first check that fails ends it."""
+        """Check the last candidate, which contains all; no check runs after one that fails."""
         results: list[CheckResult] = []
         if not self._rules.checks:
             return results
@@ -392,7 +394,7 @@ class Lander:
         try:
             folder = self._tree.put(candidate.commit)
         except GitFailed as error:
-            self._tree.put(batch[0].candidate.onto)  # where it fails too, no entry is to blame
+            self._tree.put(batch[0].candidate.onto)  # raises if no entry is to blame
             failed = CheckResult("git checkout", None, 0, str(error), "", 1)
             self._store.tell_check(batch, candidate.commit, failed)
             return [failed]

@@ -1,6 +1,7 @@
 """The landings of a target: intended, landed and sent back, each in one transaction.
 
-Each transaction checks the integrator's lease, so that one which has lost it writes nothing.
+Transactions in which something lands or is sent back check the integrator's lease: an integrator
+that has lost it writes none of them.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ INTENT, OUTCOME = "integration_intent", "integration_outcome"
 
 
 class Stale(AckbusError):
-    """Some entries may not land any more: their tasks are not approved.
+    """Some entries may not land any more: their claims are lost, or their tasks are not approved.
 
     Attributes:
-        entries: those, each with the reason.
+        entries: the entries, each with the reason.
     """
 
     def __init__(self, entries: Sequence[tuple[LandingEntry, str]]) -> None:
@@ -181,7 +182,7 @@ class LandingStore:
 
         Raises:
             LeaseLost: the target is not held any more.
-            Stale: the tasks of some are not approved any more.
+            Stale: some entries may not land any more.
         """
         checks = tuple({"command": result.command, "exit": result.exit} for result in results)
         with self._bus.transaction():
@@ -251,7 +252,7 @@ class LandingStore:
             if self.landings.end(landing.seq, "landed", self._bus.now_ms()):
                 self._tell(result)
                 if entry.task is not None and entry.attempt is not None:
-                    with suppress(WrongTaskState):  # cancelled in this very moment, and has landed
+                    with suppress(WrongTaskState):  # cancelled just now, but it has landed
                         self._tasks.land(
                             entry.task,
                             attempt=entry.attempt,
@@ -316,7 +317,7 @@ class LandingStore:
         return result
 
     def retry(self, entry: LandingEntry, reason: str, *, most: int) -> LandingResult:
-        """Store and tell that an entry is tried again, and counted: after so many it is refused."""
+        """Store and tell that an entry is tried again; after `most` counted tries it is refused."""
         if entry.tries >= most:
             return self.refuse(entry, "rejected", f"{reason}, {entry.tries} times")
         result = LandingResult(entry, "requeued", None, (), reason)
@@ -328,7 +329,7 @@ class LandingStore:
         return result
 
     def close(self, entry: LandingEntry, outcome: Outcome) -> None:
-        """End the claim on an entry, if it has one that is not lost."""
+        """End the claim on an entry, unless it has none, or it is lost."""
         if entry.claim is None:
             return
         self._target_lease.let_go(entry.claim)
@@ -358,10 +359,10 @@ class LandingStore:
     def _tell_session(self, entry: LandingEntry, words: str) -> None:
         tell_session(self._bus, entry, self._agent, words)
 
-    def _draft(self, entry: LandingEntry, type: str, **more: object) -> Draft:
+    def _draft(self, entry: LandingEntry, type: str, **fields: object) -> Draft:
         return Draft(
             type,
-            {**entry.about(), **more},
+            {**entry.about(), **fields},
             from_agent=self._agent,
             to_agent=TASKS,
             in_reply_to=entry.message.id,

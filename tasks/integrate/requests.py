@@ -35,9 +35,9 @@ def request(
     """Add branches without a task to the queue, at the commits that they are at.
 
     Raises:
-        Refused: there is no such branch, or the same commit of it waits, or has landed and is in
-            the target still.
-        GitFailed: git, or a hook of the repository, refuses a ref that keeps one of them.
+        Refused: there is no such branch, or its commit waits already, or has landed and is still in
+            the target.
+        GitFailed: git, or a hook of the repository, refuses a ref that keeps a commit.
     """
     Changes(bus).create_queues()
     drafts = []
@@ -94,8 +94,8 @@ def waiting(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> li
 def look(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> Iterator[LandingResult]:
     """Yield the results of a dry run without checks; nothing is claimed or changed.
 
-    Git writes what it makes into a folder of its own, which is removed. No driver is run: what one
-    would make of a file is not known.
+    Git writes what it makes into a folder of its own, which is removed. No merge driver is run:
+    what it would make of a file is not known.
     """
     tasks = Tasks(bus)
     with TemporaryDirectory(prefix="dry-run-", dir=own_folder()) as aside:
@@ -117,7 +117,7 @@ def look(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> Itera
             stack = stack_up(candidates, [entry], onto, rules.strategy)
             for _, conflict in stack.refused:
                 yield _refused(bus, place, rules, entry, conflict, candidates, onto)
-            if stack.merged or stack.there:
+            if stack.merged or stack.contained:
                 yield LandingResult(entry, "would_land", reason="it merges; nothing was checked")
             onto = stack.merged[-1].candidate.commit if stack.merged else onto
 

@@ -95,7 +95,7 @@ def priority_of(word: object) -> int:
     return PRIORITY_NAMES.index(text) if text in PRIORITY_NAMES else 1
 
 
-#: The words of a failure that has none.
+#: The text of a failure that has none of its own.
 UNKNOWN_ERROR = "Unknown error"
 
 
@@ -144,7 +144,7 @@ class QueueEntry:
         return self.job.ended_at_ms is not None and self.job.state != states.SUCCEEDED
 
     def payload(self) -> dict[str, Any]:
-        """Return its payload; {} where that is no object."""
+        """Return its payload; {} if the payload is not an object."""
         payload = self.message.payload
         return payload if isinstance(payload, dict) else {}
 
@@ -218,17 +218,17 @@ def _at(ms: int | None) -> str | None:
 
 # Budgets and estimates of requests and jobs, by their priority.
 
-#: By priority, interactive first, in milliseconds: how long one that is ahead in line takes as a
-#: rule, and how long waiting is within the budget.
+#: By priority, interactive first, in milliseconds: how long a job that is ahead in line takes as a
+#: rule; also the default budget of waiting.
 SLOTS_MS = (20_000, 90_000, 240_000)
 #: How long a job may run, by priority.
 EXECUTION_MS = (300_000, 900_000, 1_800_000)
-#: How long a job may take to finish after that.
+#: How long a job may take to finish after its time to run.
 FINALIZATION_MS = 120_000
 
 #: The shortest budget that is given.
 MIN_BUDGET_MS = 1_000
-#: The longest one: ten years, as everywhere.
+#: The longest budget: ten years, as everywhere.
 _MAX_BUDGET_MS = 315_360_000_000
 
 _WHOLE = re.compile(r"\s*\+?(\d{1,15})")
@@ -241,7 +241,7 @@ class Budgets:
     Attributes:
         queue_wait_ms: how long it may wait for a worker.
         execution_ms: how long it may run.
-        finalization_ms: how long it may take to finish after that.
+        finalization_ms: how long it may take to finish after its time to run.
     """
 
     queue_wait_ms: int
@@ -252,14 +252,14 @@ class Budgets:
     def of(cls, payload: Mapping[str, Any], priority: int) -> Budgets:
         """Return the budgets that a payload asks for, itself or in `params.planning`.
 
-        What it does not name, or names as something that is no positive number, has its default.
+        A budget that is missing, or that is not a positive number, has its default.
         """
         params = payload.get("params")
         planning = params.get("planning") if isinstance(params, dict) else None
-        asked = planning if isinstance(planning, dict) else {}
+        nested = planning if isinstance(planning, dict) else {}
 
         def budget(name: str, default_ms: int) -> int:
-            return _budget_ms(payload.get(name)) or _budget_ms(asked.get(name)) or default_ms
+            return _budget_ms(payload.get(name)) or _budget_ms(nested.get(name)) or default_ms
 
         return cls(
             budget("queueWaitBudgetMs", SLOTS_MS[priority]),

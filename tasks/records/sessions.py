@@ -64,7 +64,8 @@ class SessionTable(Table):
         """Note whether a service is online in a session.
 
         Returns:
-            All that are online; None if the session was already reported ready.
+            All services that are online; None: the session was already reported ready, or there is
+            no such session.
         """
         row = self._engine.row(SQL["session"], (session,))
         if row is None or row[1] is not None:
@@ -80,7 +81,7 @@ class SessionTable(Table):
         self._engine.change(SQL["note_ready"], (seq, session))
 
     def ask(self, approval: str, session: str, seq: int) -> None:
-        """Note the approval that an event asks for; one of the same id stays as it is."""
+        """Note the approval that an event asks for, unless one of its id is stored already."""
         self._engine.change(SQL["ask_approval"], (approval, session, seq))
 
     def approval(self, approval: str) -> Approval | None:
@@ -89,7 +90,7 @@ class SessionTable(Table):
         return None if row is None else Approval(*row)
 
     def decide(self, approval: str, decision: Decision) -> bool:
-        """Store a decision; False where there is one, or nothing waits."""
+        """Store a decision; False: there is one, or there is no such approval."""
         return self._engine.count_changes(SQL["decide"], (decision, approval)) > 0
 
 
@@ -97,7 +98,7 @@ class SessionTable(Table):
 
 #: How long the lock is held unless it is renewed, at least and by default, in milliseconds.
 MIN_TTL_MS, TTL_MS = 5_000, 60_000
-#: And at most: a day.
+#: How long the lock is held at most unless it is renewed, in milliseconds: a day.
 MAX_TTL_MS = 86_400_000
 
 #: How long snapshots are kept, in milliseconds: 30 days.
@@ -123,13 +124,13 @@ class HeldLock:
     updated_at_ms: int
 
     def since(self, now_ms: int) -> HeldLock:
-        """Return a lock that a clock ahead of ours has stored, begun now, for as long."""
+        """Return a lock that a clock ahead of ours has stored, as if it had been renewed now."""
         ends_ms = now_ms + self.expires_at_ms - self.updated_at_ms
         return HeldLock(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
 
 
 class DispatchLock(Table):
-    """The table `dispatch_lock`: one row while a run may dispatch work, and none else."""
+    """The table `dispatch_lock`: one row while a run may dispatch work, otherwise none."""
 
     def holder(self) -> HeldLock | None:
         """Return the lock as it is held now, or None. A lock that has expired is dropped."""
@@ -156,11 +157,11 @@ class DispatchLock(Table):
         Args:
             session, run: the new owner.
             ttl_ms: how long it lasts unless it is renewed, 5,000 ms at least.
-            stale_after_ms: another run of the same session that has not renewed the lock for so
-                long is replaced; None: it is not.
+            stale_after_ms: how long another run of the same session may go without renewing the
+                lock before this run replaces it; None: for ever.
 
         Returns:
-            Whether it is this run's now, and the lock as it is held.
+            Whether the lock is this run's now, and the lock as it is held.
         """
         with self._engine.write():
             now_ms = self._engine.now_ms()
@@ -169,9 +170,9 @@ class DispatchLock(Table):
                 return False, lock
             is_mine = lock is not None and (lock.session, lock.run) == (session, run)
             begun_ms = lock.acquired_at_ms if lock is not None and is_mine else now_ms
-            row = HeldLock(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
-            self._store(row)
-            return True, row
+            acquired = HeldLock(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
+            self._store(acquired)
+            return True, acquired
 
     def renew(
         self, session: str, run: str, *, ttl_ms: int | None = None
@@ -186,12 +187,12 @@ class DispatchLock(Table):
             lock = self.holder()
             if lock is None or (lock.session, lock.run) != (session, run):
                 return False, lock
-            row = HeldLock(session, run, lock.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
-            self._store(row)
-            return True, row
+            renewed = HeldLock(session, run, lock.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
+            self._store(renewed)
+            return True, renewed
 
     def release(self, session: str, run: str) -> bool:
-        """Release the lock that this run holds; False where it does not."""
+        """Release the lock if this run holds it; return whether it did."""
         return self._engine.count_changes(CONTROL["release_lock"], (session, run)) > 0
 
     def _store(self, lock: HeldLock) -> None:
@@ -259,7 +260,7 @@ class Autonomy(Table):
             )
             row = (snapshot.id, session, run, snapshot.created_at_ms, ttl_ms, int(is_held))
             self._engine.change(CONTROL["add_snapshot"], (*row, json.dumps(payload)))
-            self.prune(snapshot.created_at_ms - KEPT_MS, 10)  # fewer come than go
+            self.prune(snapshot.created_at_ms - KEPT_MS, 10)  # one comes, up to ten go
         return snapshot
 
     def snapshot(self, id: str) -> AutonomySnapshot | None:

@@ -33,7 +33,7 @@ STATES: tuple[TaskState, ...] = (
 )
 LIVE, FINAL = STATES[:4], STATES[4:]
 
-#: The states in which a worker has the task under a lease, but while it is blocked.
+#: The states in which a worker has the task under a lease, unless the task is blocked.
 HELD: tuple[TaskState, ...] = ("ASSIGNED", "WORKING")
 
 #: The names of the priorities, each at its number.
@@ -45,7 +45,8 @@ MAX_ATTEMPTS = 3
 #: How long the lease of a task lasts unless it is renewed, in seconds: an hour.
 LEASE_S = 3600.0
 
-#: How the names of the leases on tasks begin, and those on targets, each of one integrator.
+#: The prefixes of the names of leases: of those on tasks, and of those on targets, which
+#: integrators have.
 TASK_LEASE, TARGET_LEASE = "task.", "integrate."
 
 
@@ -78,7 +79,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTerms:
-    """The terms of a new task, whatever its branch and its tree: each as for `NewTask`."""
+    """The terms of a new task without its branch and its tree; the fields are as for `NewTask`."""
 
     task: str
     worker: str
@@ -111,10 +112,11 @@ class NewTask(TaskTerms):
         reviewer: the agent that is asked for the review; None: the requester.
         priority: 0 interactive, 1 normal, 2 background.
         max_attempts: after how many attempts it fails for good.
-        on_lost: what a lost holder means.
+        on_lost: what follows when its holder is lost: another attempt (`requeue`), or the end of
+            the task (`fail`).
         depends_on: tasks that must have landed before it can begin.
         from_queue: whether it came from the queue of jobs, to which its next attempts go too.
-        correlation_id: the conversation that it belongs to; None: its own, by its name.
+        correlation_id: the conversation that it belongs to; None: its own, named as the task.
         in_reply_to: the message that asks for it, or None.
     """
 
@@ -135,7 +137,7 @@ class Task:
             priority, max_attempts, on_lost, depends_on, from_queue, correlation_id: as for
             `NewTask`.
         attempt: the number of its newest attempt, from 1.
-        state: of that.
+        state: the state of that attempt.
         head: the commit that is done, or None.
         token: the fencing token of the newest lease on it.
         requester: the agent that made it.

@@ -39,21 +39,21 @@ _PARTS = {
 
 SQL = Queries(beside=__file__, parts=_PARTS)
 
-#: Those of PushPals' control plane.
+#: The statements of PushPals' control plane.
 CONTROL = Queries(beside=__file__, file="control.sql")
 
-#: Those of sessions.
+#: The statements of sessions.
 SESSIONS = Queries(beside=__file__, file="sessions.sql")
 
 #: The columns, in the order of the statements.
 _NAMES = Task.__slots__
 
-#: More than any bus has.
+#: A number of tasks that no bus has.
 _ALL = 1 << 40
 
 
 class TaskTable(Table):
-    """The table `tasks`: a row each, with the newest attempt."""
+    """The table `tasks`: a row for each task, with its newest attempt."""
 
     def get(self, name: str) -> Task | None:
         """Return a task, or None when there is none of this name."""
@@ -84,7 +84,7 @@ class TaskTable(Table):
         return [_task(row) for row in self._engine.rows(SQL["live_tasks"])]
 
     def unlanded(self, names: Collection[str]) -> list[str]:
-        """Return those of some tasks that have not landed."""
+        """Return which of these tasks have not landed; an unproven task counts as not landed."""
         rows = self._engine.rows(SQL["unlanded_of"], (orjson.dumps(list(names)).decode(),))
         return [name for (name,) in rows]
 
@@ -93,7 +93,7 @@ class TaskTable(Table):
         self._engine.change(SQL["add_task"], _row(task))
 
     def put(self, task: Task) -> None:
-        """Store a task over what can't be read of it; only a repair may, with the triggers off."""
+        """Store a task over a row that can't be read; only for a repair, with the triggers off."""
         self._engine.change(SQL["put_task"], _row(task))
 
     def names(self) -> list[str]:
@@ -167,12 +167,14 @@ class Landing:
         task, attempt: the task and its attempt; None for a branch without a task.
         branch, head: what was to land.
         onto: the commit that the candidate was made onto.
-        candidate, tree: the commit, and its files.
-        patch_id: git's id of what it changes.
-        checks: those that passed on it, or on the last of its batch: `command`, `exit`.
-        state: what became of it.
-        completion_seq: of the entry in the queue.
-        intended_at_ms, ended_at_ms: when, in epoch milliseconds; None as long as it is open.
+        candidate, tree: the commit that was to become the head, and its files.
+        patch_id: git's id of what the candidate changes.
+        checks: those that passed on the candidate, or on the last one of its batch: `command`,
+            `exit`.
+        state: what became of the landing.
+        completion_seq: the seq of its entry in the queue.
+        intended_at_ms, ended_at_ms: when it began and ended, in epoch milliseconds; None: it is
+            open.
     """
 
     seq: int
@@ -204,44 +206,44 @@ class Landing:
 
 
 class Landings(Table):
-    """The table `landings`: what was intended is there before the target moves."""
+    """The table `landings`: a landing is stored before the target moves."""
 
     def add(self, landing: Landing) -> None:
-        """Store one."""
+        """Store a landing."""
         checks = orjson.dumps(landing.checks).decode()
         row = astuple(replace(landing, checks=()))
         self._engine.change(SQL["add_landing"], (*row[:11], checks, *row[12:]))
 
     def end(self, seq: int, state: LandingState, at_ms: int | None) -> bool:
-        """Store what became of one; return whether that was open.
+        """Store what became of a landing; return whether it was open.
 
         Args:
-            seq: its own.
+            seq: the seq of the landing.
             state: `landed` or `abandoned`; `proposed` leaves it open.
             at_ms: when.
         """
         return bool(self._engine.count_changes(SQL["end_landing"], (seq, state, at_ms)))
 
     def open(self, repository: str, target: str) -> list[Landing]:
-        """Return those of a target whose end is not known yet, in order."""
+        """Return the landings of a target whose end is not known yet, in order."""
         return _all(self._engine.rows(SQL["open_landings"], (repository, target)))
 
     def undecided(self) -> list[Landing]:
-        """Return those of all targets whose end is not known yet."""
+        """Return the landings of all targets whose end is not known yet."""
         return _all(self._engine.rows(SQL["undecided_landings"]))
 
     def of_head(self, repository: str, target: str, head: str) -> list[Landing]:
-        """Return those by which a head was to land, in order."""
+        """Return the landings by which a head was to land, in order."""
         return _all(self._engine.rows(SQL["landings_of_head"], (repository, target, head)))
 
     def of_commits(self, repository: str, target: str, commits: Iterable[str]) -> list[Landing]:
-        """Return those that have landed as one of some commits."""
-        asked = orjson.dumps(list(commits)).decode()
-        rows = self._engine.rows(SQL["landings_of_commits"], (repository, target, asked))
+        """Return the landings that have landed, as one of some commits."""
+        commits_json = orjson.dumps(list(commits)).decode()
+        rows = self._engine.rows(SQL["landings_of_commits"], (repository, target, commits_json))
         return _all(rows)
 
     def of_task(self, task: str) -> list[Landing]:
-        """Return those of a task, in order."""
+        """Return the landings of a task, in order."""
         return _all(self._engine.rows(SQL["landings_of_task"], (task,)))
 
 
@@ -253,9 +255,9 @@ def _all(rows: Iterable[tuple[Any, ...]]) -> list[Landing]:
     ]
 
 
-# The forecasts that are known: pairs of commits, and the files in which each conflicts.
+# The stored forecasts: pairs of commits, and the files in which each conflicts.
 
-#: How long a pair is kept, in milliseconds: a day. One that is wanted later is merged again.
+#: How long a pair is kept, in milliseconds: a day. A pair that is asked for later is merged again.
 _KEPT_MS = 86_400_000
 
 
@@ -263,15 +265,15 @@ class Forecasts(Table):
     """The table `merge_forecasts`. Commits never change, so its rows stay true."""
 
     def known(self, pairs: Iterable[Pair]) -> dict[Pair, Files]:
-        """Return what is known of some pairs."""
-        asked = orjson.dumps(list(pairs)).decode()
-        rows = self._engine.rows(SQL["known_forecasts"], (asked,))
+        """Return the stored forecasts of some pairs."""
+        pairs_json = orjson.dumps(list(pairs)).decode()
+        rows = self._engine.rows(SQL["known_forecasts"], (pairs_json,))
         return {
             (a, b): None if files is None else tuple(orjson.loads(files)) for a, b, files in rows
         }
 
     def note(self, forecasts: Mapping[Pair, Files]) -> None:
-        """Store what was found of some pairs, and drop what is old."""
+        """Store forecasts of pairs, and drop old ones."""
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.change(SQL["prune_forecasts"], (now_ms - _KEPT_MS,))
@@ -326,7 +328,7 @@ class PlannedJobs(Table):
     """The table `planned_jobs`."""
 
     def list(self) -> list[PlannedJob]:
-        """Return all of them, the oldest first."""
+        """Return all planned jobs, the oldest first."""
         planned = [
             PlannedJob(task, decode_stored(payload), tuple(orjson.loads(depends_on)), *rest)
             for task, payload, depends_on, *rest in self._engine.rows(SQL["planned_jobs"])
@@ -334,7 +336,7 @@ class PlannedJobs(Table):
         return sorted(planned, key=lambda job: job.planned_at_ms)
 
     def add(self, job: PlannedJob) -> None:
-        """Store one."""
+        """Store a planned job."""
         self._engine.change(
             SQL["add_planned_job"],
             (
@@ -345,5 +347,5 @@ class PlannedJobs(Table):
         )
 
     def remove(self, task: str) -> None:
-        """Delete the one for a task; none is all right."""
+        """Delete the planned job of a task, if there is one."""
         self._engine.change(SQL["delete_planned_job"], (task,))

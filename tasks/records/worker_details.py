@@ -24,7 +24,7 @@ class WorkerDetails:
     Attributes:
         worker: the agent.
         poll_ms: how often it looks for jobs, in milliseconds, or None.
-        capabilities, details: by its own words.
+        capabilities, details: in the worker's own words.
         created_at_ms, updated_at_ms: when it was first seen, and last described, in epoch
             milliseconds.
     """
@@ -55,14 +55,17 @@ class Workers(Table):
         )
 
     def note(self, worker: str) -> None:
-        """Note that there is a worker, unless that is known."""
+        """Store a worker without a description, unless it is stored already."""
         self._engine.change(CONTROL["note_worker"], (worker, self._engine.now_ms()))
 
     def list(self) -> list[WorkerDetails]:
         """Return all workers, by name."""
+        rows = self._engine.rows(CONTROL["workers"])
         return [
-            WorkerDetails(worker, poll_ms, orjson.loads(able), orjson.loads(more), *times)
-            for worker, poll_ms, able, more, *times in self._engine.rows(CONTROL["workers"])
+            WorkerDetails(
+                worker, poll_ms, orjson.loads(capabilities), orjson.loads(details), *times
+            )
+            for worker, poll_ms, capabilities, details, *times in rows
         ]
 
 
@@ -109,7 +112,7 @@ class Progress:
 
     Attributes:
         first_log_at_ms: when its first line was stored.
-        active_at_ms: when its newest line was.
+        active_at_ms: when its newest line was stored.
     """
 
     first_log_at_ms: int
@@ -145,7 +148,7 @@ class JobOutput(Table):
     def prune(self, before_ms: int) -> int:
         """Delete up to 500 lines that were stored before a time, and return how many.
 
-        What is known of the progress of a job goes with its last line.
+        The `Progress` of a job is deleted with its last line.
         """
         with self._engine.write():
             old = self._engine.rows(CONTROL["jobs_of_old_output"], (before_ms, _BATCH))
@@ -164,7 +167,7 @@ class JobOutput(Table):
             ]
             if ids:
                 self._engine.change(CONTROL["note_progress"], (seq, now_ms))
-            if ids and ids[-1] % _BATCH < len(ids):  # as many go as came, whoever stores them
+            if ids and ids[-1] % _BATCH < len(ids):  # once in 500 lines, whoever stores them
                 self.prune(now_ms - KEPT_MS)
         return ids
 

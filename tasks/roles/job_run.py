@@ -58,10 +58,10 @@ class JobForm:
 
     Attributes:
         id: of its message.
-        task: the name of its task: what it says, else its id.
-        kind: what kind of work it is.
+        task: the name of its task: the one in its payload, else its id.
+        kind: the kind of its work.
         prompt: for the program, as text.
-        payload: all of it.
+        payload: the whole payload.
         base, target: the ref that its branch starts from, and the branch that it is for; None
             leaves it to the worker.
         review: whose approval it needs; None leaves it to the worker.
@@ -124,26 +124,26 @@ def read_job(message: Message) -> JobForm:
 
 
 def prompt_of_attempt(
-    form: JobForm, task: Task, there: TreeState, answers: list[tuple[str, str]]
+    form: JobForm, task: Task, tree_state: TreeState, answers: list[tuple[str, str]]
 ) -> str:
     """Return the prompt of a run, with all that the program must know of earlier runs.
 
     Args:
         form: the job.
         task: its task, which says why the attempt before this one ended.
-        there: the state of its tree, in which a run before may have left work.
+        tree_state: the state of its tree, in which an earlier run may have left work.
         answers: the questions of the program, each with its answer.
     """
     parts = [form.prompt]
     if task.attempt > 1 and task.reason:
         parts.append(f"This is attempt {task.attempt}. The one before it ended: {task.reason}")
-    if there.ahead:
-        commits = "1 commit" if there.ahead == 1 else f"{there.ahead} commits"
+    if tree_state.ahead:
+        commits = "1 commit" if tree_state.ahead == 1 else f"{tree_state.ahead} commits"
         parts.append(
             f"The branch has {commits} of an earlier run; see git log {task.base[:12]}..HEAD"
         )
-    if not there.is_clean:
-        parts.append(f"An earlier run has left this in the work tree: {there.dirt()}")
+    if not tree_state.is_clean:
+        parts.append(f"An earlier run has left this in the work tree: {tree_state.dirt()}")
     parts += [f"You asked: {question}\nThe answer: {words}" for question, words in answers]
     return "\n\n".join(parts)
 
@@ -195,14 +195,14 @@ class JobContext:
     Attributes:
         bus, queue, tasks: where the job and its task are.
         worker: the name of the worker.
-        program: what does the work.
+        program: the program that does the work.
         timeout_s: how long the program may take unless the job says so, in seconds.
         lease_s: for how long claim and lease are taken and renewed.
         author: of commits.
         trees: the work trees.
         ports: for tasks, or None.
-        name: the worker's, with its scratch folder.
-        keeper: renews what is held.
+        name: the right to the worker's name, with its scratch folder.
+        keeper: renews the claim and the lease.
         attempts: counts transient failures.
         report: reports the status of the worker.
         supervisors: run the program.
@@ -232,7 +232,7 @@ _LIMIT_S = 600.0
 
 
 def files_of(place: RepositoryPlace, ref: str, folder: str) -> str:
-    """Write the files of a commit into a new folder, and return that.
+    """Write the files of a commit into a new folder, and return the folder.
 
     Args:
         place: the repository.
@@ -261,12 +261,12 @@ def files_of(place: RepositoryPlace, ref: str, folder: str) -> str:
 #
 # The thread that reads the program's pipes must not wait for the bus, so another one stores.
 
-#: Seconds between two transactions: a line shows so much later.
+#: Seconds between two transactions: so much later a line can be read.
 _PAUSE_S = 0.3
 
-#: How many lines of one job wait to be stored at most, and are stored at all: a program that prints
-#: without end must fill neither memory nor the bus.
-_WAITING, _MOST = 5_000, 100_000
+#: How many lines of one job wait to be stored at most, and how many are stored at most: a program
+#: that prints without end must fill neither memory nor the bus.
+_MAX_WAITING, _MAX_STORED = 5_000, 100_000
 
 _log = logging.getLogger("ackbus.tasks.worker")
 
@@ -283,8 +283,8 @@ class StoredOutput:
         self._engine = engine_of(bus)
         self._output = JobOutput.of(bus)
         self._seq = seq
-        self._lines: deque[OutputLine] = deque(maxlen=_WAITING)
-        self._lines_left = _MOST
+        self._lines: deque[OutputLine] = deque(maxlen=_MAX_WAITING)
+        self._lines_left = _MAX_STORED
         self._over = threading.Event()
         self._thread: Thread | None = None
 
@@ -321,7 +321,7 @@ class StoredOutput:
             _log.warning("%s lines of output were not stored: %s", len(lines), error)
 
 
-#: How long a worker that waits looks at once, in seconds.
+#: How long a worker that waits sleeps between two looks, in seconds.
 LOOK_S = 0.5
 
 
@@ -340,12 +340,12 @@ class JobRun:
     def on_task(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
         """Run the program, again after a transient failure, and return how it ended."""
         context = self._context
-        there = read_state(context.trees.tree_of(task), task.base)
-        prompt = prompt_of_attempt(form, task, there, self._answers(task))
+        tree_state = read_state(context.trees.tree_of(task), task.base)
+        prompt = prompt_of_attempt(form, task, tree_state, self._answers(task))
         scratch = context.name.fresh_scratch()
         environment = environment_of_task(task, context.bus.layout.directory, context.worker) | {
             "BUS_JOB_ID": form.id,
-            "BUS_TASK_COMMITS": str(there.ahead),
+            "BUS_TASK_COMMITS": str(tree_state.ahead),
             "BUS_TASK_SCRATCH": scratch,
         }
         if port is not None:
@@ -408,7 +408,7 @@ class JobRun:
                 stop=self._switch,
                 supervisors=context.supervisors,
             )
-        # The signal that ends the worker may end the program in the same moment.
+        # The signal that ends the worker may end the program at the same moment.
         is_killed = end.kind == "failed" and end.exit_code == -1
         if is_killed and select.select([self._switch], [], [], LOOK_S)[0]:
             return replace(end, kind="stopped")
@@ -441,7 +441,7 @@ def pause(switch: StopSwitch, pause_s: float) -> None:
 def write_prompt(scratch: str, prompt: str) -> str:
     """Write a prompt into the scratch folder of a job, and return the path of the file.
 
-    The program of an earlier attempt may have left a link there: that is removed.
+    The program of an earlier attempt may have left a link there: the link is replaced.
     """
     path = os.path.join(scratch, "prompt.md")
     with Enclosure(scratch).spot(path) as spot:

@@ -55,7 +55,7 @@ class Ports:
         """Return the range of a text such as `20000-20999`.
 
         Raises:
-            InvalidInput: it is none.
+            InvalidInput: the text is no range.
         """
         match = re.fullmatch(r"(?a)(\d{1,5})-(\d{1,5})", text)
         if match is None or not 0 < int(match[1]) <= int(match[2]) < 65_536:
@@ -69,7 +69,7 @@ class Ports:
             Refused: there is none left.
         """
         count = self.last - self.first + 1
-        begin = zlib.crc32(task.encode()) % count  # a task finds its own again as a rule
+        begin = zlib.crc32(task.encode()) % count  # a task gets the same port again, as a rule
         for step in range(count):
             port = self.first + (begin + step) % count
             lease = bus.leases.acquire(f"port.{port}", worker, lease_s=lease_s)
@@ -84,7 +84,7 @@ class Ports:
 
 
 def _is_free(port: int) -> bool:
-    """Whether no program listens on a port: others take no leases."""
+    """Whether no program listens on a port: programs of others take no leases."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -138,11 +138,11 @@ class Author:
 
 
 def commit_leftovers(tree: LinkedTree, task: Task, prompt: str, author: Author) -> TreeState:
-    """Commit what the work tree of a task has and its branch has not; return its state then.
+    """Commit what the work tree of a task has and its branch has not; return the tree's new state.
 
     Hooks are not run, and nothing is signed: nobody is there to answer, and the integrator checks
-    what lands. Files that git ignores stay out; those
-    outside a sparse checkout do not.
+    what lands. Files that git ignores stay out; files outside
+    a sparse checkout do not.
 
     Raises:
         Refused: the tree is on another branch, an operation is under way in it, or a folder of it
@@ -166,7 +166,7 @@ def commit_leftovers(tree: LinkedTree, task: Task, prompt: str, author: Author) 
     if state.is_clean:
         return state
     if not git.run("diff", "--cached", "--name-only", "HEAD", limit_s=_LIMIT_S):
-        return state  # by filters, or by times alone, it looked changed
+        return state  # only filters, or times, had made it look changed
     subject = subject_of(prompt) or f"Work on {task.task}"
     message = f"{subject}\n\nTask: {task.task}\nAttempt: {task.attempt}\n"
     command = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--file=-")
@@ -227,7 +227,7 @@ class JobTrees:
 
     Attributes:
         place: the repository.
-        heads: what keeps commits that are done.
+        heads: keeps commits that are done.
 
     Raises:
         GitFailed: there is no repository.
@@ -246,10 +246,10 @@ class JobTrees:
 
         Raises:
             ProgramStopped: the switch was thrown.
-            TreeBusy: another process is making it.
-            Refused: there is no such base, or a process works in what was left; as `NameTaken`: a
-                name is somebody else's.
-            LeaseLost: a worker that was lost has begun to make it, and holds it still.
+            TreeBusy: another process is making the tree.
+            Refused: there is no such base, or a process works in what an earlier worker left; as
+                `NameTaken`: a name is somebody else's.
+            LeaseLost: a worker that was lost has begun to make the task, and still has its lease.
             GitFailed: git failed.
         """
         message = claim.message
@@ -343,6 +343,6 @@ class JobTrees:
                 self.remove(task, keeps_files=not task.is_live)
 
 
-def _stricter(own: Review, asked: Review | None) -> Review:
+def _stricter(of_worker: Review, of_job: Review | None) -> Review:
     order: tuple[Review, ...] = ("none", "required", "other")
-    return own if asked is None else max(own, asked, key=order.index)
+    return of_worker if of_job is None else max(of_worker, of_job, key=order.index)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..records.task import OnLost, Task
     from .job_run import JobContext, JobForm
 
-# Waiting for processes that are still at work in a folder: those that a lost worker has left.
+# Waiting for processes that a lost worker has left at work in a folder.
 
 #: Seconds between two looks.
 _NAP_S = 0.05
@@ -42,7 +42,7 @@ _NAP_S = 0.05
 def wait_until_alone(
     folder: str, timeout_s: float, is_over: Callable[[], bool] = lambda: False
 ) -> list[int]:
-    """Wait until no process works in a folder; return the numbers of those that still do.
+    """Wait until no process works in a folder; return the ids of processes that still do.
 
     A program whose worker was killed gets some seconds to end: two must not work in one tree.
 
@@ -111,7 +111,7 @@ class JobWork:
             self._end_badly(self._task, str(error), retry=not isinstance(error, NameTaken))
 
     def _work(self, form: JobForm, task: Task) -> None:
-        """Run the program as often as it is worth it, and record how the attempt ended."""
+        """Run the program, again after each answer, and record how the attempt ended."""
         port = self._take_port(task)
         self._context.keeper.hold_task(task, *([port[1]] if port else []))
         try:
@@ -132,7 +132,7 @@ class JobWork:
         """Return the task of the job, WORKING under a lease of this worker.
 
         Raises:
-            AlreadyEnded: nothing is left to do: a repeated job redoes nothing.
+            AlreadyEnded: nothing is left to do; the end of the job is recorded.
         """
         context, waited = self._context, False
         while True:
@@ -180,7 +180,7 @@ class JobWork:
         return task is not None and task.state == "COMPLETED" and not task.unproven
 
     def _plan(self, form: JobForm) -> NoReturn:
-        """Put off a job that came before what it depends on has landed: it comes again then."""
+        """Put off a job until the tasks that it depends on have landed: then it comes again."""
         message = self._claim.message
         job = NewJob(
             task=form.task,
@@ -189,7 +189,7 @@ class JobWork:
             priority=message.priority,
         )
         with self._context.bus.transaction():
-            self._complete({"task": form.task, "state": "PLANNED"})  # its name is free then
+            self._complete({"task": form.task, "state": "PLANNED"})  # this frees its name
             self._context.tasks.plan(
                 [job],
                 agent=message.from_agent,
@@ -228,8 +228,8 @@ class JobWork:
         """Record how an attempt ended, with its job, in one transaction."""
         current = self._context.tasks.get(task.task)
         if current.attempt != task.attempt:
-            raise Interrupted  # the next attempt has begun; the holder of its job does it
-        if current.state != "WORKING":  # by the program itself, or by a person
+            raise Interrupted  # the next attempt has begun, as another job
+        if current.state != "WORKING":  # the program itself, or a person, has changed it
             self._end_with(current)
         if self._lost is not None or end.kind == "stopped" or current.token != task.token:
             raise Interrupted
@@ -303,7 +303,7 @@ class JobWork:
             context.trees.remove(ended, keeps_files=True)
 
     def _hand_back(self) -> None:
-        """Release the job, uncounted, unless it is somebody else's by now; its task stays."""
+        """Release the job, uncounted, unless another worker has it by now; its task stays."""
         try:
             self._context.queue.release(self._claim)
         except ClaimLost as error:

@@ -218,7 +218,7 @@ class TaskPlanner:
         self._queue.end(claim, result.outcome, self._answers.to(claim.message, result))
 
     def _picked(self, heart: Heart) -> str | None:
-        """Return an idle worker; without one, another one is asked for, and waited for."""
+        """Return an idle worker; if there is none, ask the crew for another, and wait for it."""
         return pick_worker(
             self._workers.list,
             start=lambda: heart.update(WANTS_WORKER, task="waits for a worker"),
@@ -238,7 +238,7 @@ def jobs_of(request: Message, drafts: Sequence[Draft]) -> list[NewJob]:
     """Return the jobs of a plan, checked.
 
     Raises:
-        InvalidInput: a field of one is wrong; the error names the job and the field.
+        InvalidInput: a field of a job is wrong; the error names the job and the field.
     """
     jobs = []
     for number, draft in enumerate(drafts, 1):
@@ -279,9 +279,9 @@ def _job(request: Message, payload: object, number: int) -> NewJob:
 
 
 def _of_session(request: Message, payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload of a job with the session of its request, unless it names one itself."""
-    asked = request.payload if isinstance(request.payload, dict) else {}
-    session = asked.get("sessionId")
+    """Return the payload of a job with the session of its request, unless it names a session."""
+    fields = request.payload if isinstance(request.payload, dict) else {}
+    session = fields.get("sessionId")
     return {"sessionId": session, **payload} if isinstance(session, str) and session else payload
 
 

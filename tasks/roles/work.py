@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..agent_program import AgentProgram
     from .job_tree import Ports, TreeSettings
 
-#: How long a job is a worker's without a renewal, in seconds: so much later another one takes over.
+#: How long a job is a worker's without a renewal, in seconds; then another worker may take over.
 LEASE_S = 60.0
 
 #: The longest wait between two checks for work, in seconds: not every writer rings the doorbell.
@@ -64,11 +64,11 @@ class WorkSettings:
     Attributes:
         worker: its name, which one process at a time has.
         program: the program that does the work.
-        trees: of its work trees.
+        trees: the settings of its work trees.
         timeout_s: how long the program may take unless the job says so, in seconds; None: for ever.
         lease_s: how long a job is its own without a renewal, in seconds.
         author: of commits, as `NAME <EMAIL>`; None: the worker.
-        ports: of which each task gets one; None: it gets none.
+        ports: each task gets one of these; None: tasks get no port.
         warm_up: how often the program is looked for before a job is taken.
         retries: how often it is run when it fails for the moment.
         cooldown_ms: the rest after the last attempt of either, in milliseconds.
@@ -171,7 +171,7 @@ class TaskWorker:
             return self._loop(context, listener, once, drain)
 
     def stop(self) -> None:
-        """Begin no job any more, and return from `run` after the one that runs.
+        """Begin no more jobs, and return from `run` after the job that runs.
 
         Safe in a signal handler and from any thread.
         """
@@ -222,7 +222,8 @@ class TaskWorker:
         None: a job may be taken now.
 
         Raises:
-            Refused: it is not there after the last attempt, and nobody waits for it.
+            Refused: the program is not there after the last attempt, and the worker is to end
+                (`is_last`).
         """
         now_ms = self._bus.now_ms()
         rest_ms = max(self._warm_up.offline_ms(now_ms), self._attempts.offline_ms(now_ms))
@@ -273,7 +274,7 @@ class TaskWorker:
             work.lose(why)
 
     def _settle(self) -> None:
-        """Look after what others have left: lost holders, and questions without an answer."""
+        """End attempts of lost holders, and tasks whose questions were not answered in time."""
         try:
             self._tasks.settle_lost()
             self._tasks.settle_deadlines()
@@ -285,11 +286,11 @@ class TaskWorker:
     def _clean_up(self) -> None:
         """Give back what the last holder of the name had when it was killed, and its trees.
 
-        What it handed back itself when it was stopped continues where it was.
+        A job that it handed back itself, when it was stopped, continues where it was.
         """
-        begins = f"{self._settings.worker[:96]}/"
+        prefix = f"{self._settings.worker[:96]}/"
         for claim in Views.of(self._bus).active_claims(self._queue.info):
-            if claim.group == self._settings.worker and claim.instance.startswith(begins):
+            if claim.group == self._settings.worker and claim.instance.startswith(prefix):
                 self._give_back(claim.seq)
         self._settle()
         self._trees.clean_up()

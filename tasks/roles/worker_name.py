@@ -1,6 +1,7 @@
 """The name of a worker, which one process at a time has: the kernel frees it with that process.
 
-So a process that has the name knows that its previous holder ended: all that one held is free.
+So a process that has the name knows that its previous holder has ended: what that process held is
+free.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class StatusReporter:
 #: The folder of the locks, in the bus directory.
 LOCKS = "workers"
 
-#: For how long a name is tried: a worker that ends, or is killed, may need a moment.
+#: For how long a process tries to get a name, and the pause between two tries, in seconds: a worker
+#: that ends, or is killed, may need a moment.
 _PATIENCE_S, _NAP_S = 2.0, 0.02
 
 
@@ -115,8 +117,8 @@ class WorkerName:
     def fresh_scratch(self) -> str:
         """Return a new, empty folder for one job, for files that belong to no commit.
 
-        Nobody else may read it, nor know its name before: in a folder for everybody's temporary
-        files another user could have taken it.
+        Nobody else may read it, or know its name before it is made: in a folder for everybody's
+        temporary files another user could make it first.
         """
         self.clear()
         return tempfile.mkdtemp(prefix=self._prefix())
@@ -151,7 +153,7 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
 # They are renewed in one transaction, so they run out together: nobody gets the job whose task is
 # still held, or the task whose job is.
 
-#: Check interval, in seconds: how soon it notices that a task was cancelled.
+#: How often the keeper looks, in seconds: so soon it notices that a task was cancelled.
 LOOK_S = 0.5
 
 _log = logging.getLogger("ackbus.tasks.worker")
@@ -172,7 +174,7 @@ class TaskKeeper:
 
     Args:
         queue, tasks: where the job and its task are.
-        lease_s: for how long each renewal is.
+        lease_s: how long claim and lease last after each renewal, in seconds.
         on_lost: called from the keeper's thread, with the reason, when the job or the task is no
             longer the worker's.
     """
@@ -194,7 +196,7 @@ class TaskKeeper:
             self._job = _HeldJob(claim, self._next_due())
 
     def hold_task(self, task: Task | None, *leases: Lease) -> None:
-        """Renew the lease on a task as well, and other leases for it; None: no longer."""
+        """Renew the lease on a task as well, and other leases for it; None: stop renewing them."""
         with self._lock:
             if self._job is not None:
                 self._job.task, self._job.leases = task, leases
@@ -229,12 +231,12 @@ class TaskKeeper:
             engine_of(self._queue.bus).close_thread()
 
     def _look_after(self, job: _HeldJob) -> str | None:
-        """Renew what is due; return why it is lost, or None."""
+        """Renew claim and leases when it is time; return why the job is lost, or None."""
         try:
             if self._queue.status(job.claim) in ENDS:
                 return None  # this worker has ended it, and is about to let it go
             if job.due > time.monotonic():
-                return self._lost(job)
+                return self._why_lost(job)
             with self._queue.bus.transaction():
                 self._renew(job)
             job.due = self._next_due()
@@ -244,7 +246,8 @@ class TaskKeeper:
             _log.warning("a job was not renewed: %s", error)
         return None
 
-    def _lost(self, job: _HeldJob) -> str | None:
+    def _why_lost(self, job: _HeldJob) -> str | None:
+        """Return why a job or its task is no longer the worker's, or None."""
         if self._queue.status(job.claim) != "active":
             return "its job was cancelled, or its lease ran out"
         if job.task is None:

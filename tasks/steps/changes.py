@@ -68,7 +68,7 @@ class Changes:
         return task
 
     def proven(self, name: str) -> Task:
-        """Return a task for a step that goes on from what its row says.
+        """Return a task whose row a step can rely on.
 
         Raises:
             TaskNotFound: there is none of this name.
@@ -82,8 +82,8 @@ class Changes:
             )
         return task
 
-    def has_entry(self, task: Task) -> bool:
-        """Whether a step has made an entry of an approved attempt, whatever became of that."""
+    def has_completion_job(self, task: Task) -> bool:
+        """Whether a step has put the attempt's completion into its queue, however the job ended."""
         jobs, type = Jobs.of(self.bus), QUEUES[COMPLETIONS]
         return any(
             job.queue == COMPLETIONS and job.error != UNPROVEN
@@ -116,8 +116,13 @@ class Changes:
             f" {' or '.join(states)}; {hint}{why}",
         )
 
-    def hold(self, task: Task, agent: str, token: int) -> Lease:
-        """Return the lease of a holder; raise `LeaseLost` where it is not held any more."""
+    def check_lease(self, task: Task, agent: str, token: int) -> Lease:
+        """Return the lease of a task's holder.
+
+        Raises:
+            TaskBlocked: the task waits for an answer.
+            LeaseLost: the lease is not held any more.
+        """
         lease = Lease(task.lease_name, agent, token, 0, 0)
         if task.blocked is not None:
             raise TaskBlocked(
@@ -132,7 +137,7 @@ class Changes:
         return lease
 
     def release(self, task: Task) -> None:
-        """Release the lease on a task, also one that has run out; none is all right."""
+        """Release the lease on a task, also one that has run out, if there is any."""
         lease = self.bus.leases.get(lease_of(task.task))
         if lease is not None:
             with suppress(LeaseLost):
@@ -164,8 +169,8 @@ class Changes:
 
     def confirmed(self, task: Task, agent: str) -> None:
         """Publish that a person has confirmed the row of a task, and continue from there."""
-        told_of = task_mail(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
-        mails = [told_of]
+        fields = {"state": task.state, "head": task.head}
+        mails = [task_mail(task, "task_confirmed", agent, TASKS, **fields)]
         if task.state == "APPROVED":
             mails.append(completion_of(task, agent))
         if task.state == "ASSIGNED" and task.from_queue and not self.plans.has_job(task.task):
@@ -177,8 +182,8 @@ class Changes:
     ) -> Task:
         """End the attempt of a task as failed, and begin the next one while there is one left.
 
-        A task from the queue goes back to it, as a new job; where its holder is lost, the job that
-        the holder had comes back by itself.
+        A task from the queue goes back to the queue, as a new job. If its holder is lost, no job is
+        made: the job that the holder had comes back by itself.
         """
         is_last = is_final or task.attempt >= task.max_attempts
         failed = self.step(task, "FAILED", agent, reason=reason)
@@ -197,17 +202,17 @@ class Changes:
     def publish(self, task: Task, drafts: Iterable[Draft]) -> list[Receipt]:
         """Publish messages about a task, in the trace of the first message of its conversation.
 
-        Its jobs and completions enter their queues: the row of the task is the right to that.
+        Its jobs and completions enter their queues: only messages of a task with a row do so.
         """
-        first = self.bus.get(task.correlation_id)  # none, where that is but the name of the task
+        first = self.bus.get(task.correlation_id)  # None: the id may be the task's name
         trace = {} if first is None else tracing.child_trace(first.headers)
         drafts = list(drafts)
         receipts = self.bus.log.append(tracing.traced(drafts, trace))
         take_in(self.bus, [(d.type, r.seq) for d, r in zip(drafts, receipts, strict=True)])
         return receipts
 
-    def _tell(self, task: Task, agent: str, type: str, **more: object) -> Task:
-        self.publish(task, [task_mail(task, type, agent, task.requester, **more)])
+    def _tell(self, task: Task, agent: str, type: str, **fields: object) -> Task:
+        self.publish(task, [task_mail(task, type, agent, task.requester, **fields)])
         return task
 
     def _store(

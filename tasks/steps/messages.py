@@ -80,7 +80,7 @@ class TaskNotFound(NotFound):
 
 
 class WrongTaskState(Refused):
-    """The task is in a state from which this step does not go; nothing was changed.
+    """The task is in a state in which this step can't be taken; nothing was changed.
 
     Attributes:
         task: its name.
@@ -97,7 +97,7 @@ class TaskExists(Refused):
 
 
 class TaskUnproven(Refused):
-    """The row of the task was made of messages, and nobody has confirmed it: no step goes on."""
+    """The row of the task was made of messages, and nobody has confirmed it: it takes no step."""
 
 
 class TaskBlocked(Refused):
@@ -115,7 +115,7 @@ QUEUES = {REQUESTS: "task.request", JOBS: "task.job", COMPLETIONS: "task.complet
 STATE_CHANGE, BLOCKED, ANSWER = "state_change", "task_blocked", "task_answer"
 FOLDED = (STATE_CHANGE, BLOCKED, ANSWER)
 
-#: The fields of a task that its first message tells for good.
+#: The fields of a task that its first message has, for a row that is made again of messages.
 RECORDED = (
     *("task", "worker", "branch", "path", "repository", "base_ref", "base", "target", "prompt"),
     *("review", "reviewer", "requester", "priority", "max_attempts", "on_lost", "depends_on"),
@@ -137,8 +137,8 @@ def state_change(
         task: the task as it is after the change.
         before: the state before; None for a new attempt.
         agent: the agent that changes it.
-        in_reply_to: what caused it, or None.
-        is_new: whether it has the whole task, from which its row can be made again.
+        in_reply_to: the id of the message that caused the change, or None.
+        is_new: whether the message has the whole task, of which its row can be made again.
     """
     payload = {
         "task": task.task,
@@ -166,9 +166,9 @@ def state_change(
     )
 
 
-def task_mail(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Draft:
+def task_mail(task: Task, type: str, agent: str, to_agent: str, **fields: object) -> Draft:
     """Return a message about a task to the agent that must act, or that follows it."""
-    payload = {"task": task.task, "attempt": task.attempt, "branch": task.branch, **more}
+    payload = {"task": task.task, "attempt": task.attempt, "branch": task.branch, **fields}
     return Draft(
         type,
         payload,
@@ -196,10 +196,10 @@ def assigned(task: Task, agent: str) -> Draft:
 
 def job_of(task: Task, agent: str) -> Draft:
     """Return the job by which the next attempt of a task from the queue waits for a worker."""
-    asked = task.prompt if isinstance(task.prompt, dict) else {"prompt": task.prompt}
+    payload = task.prompt if isinstance(task.prompt, dict) else {"prompt": task.prompt}
     return Draft(
         QUEUES[JOBS],
-        {**asked, "task": task.task, "attempt": task.attempt, "reason": task.reason},
+        {**payload, "task": task.task, "attempt": task.attempt, "reason": task.reason},
         from_agent=agent,
         to_agent=TASKS,
         correlation_id=task.correlation_id,
@@ -229,8 +229,8 @@ def completion_of(task: Task, agent: str) -> Draft:
 
 def session_of(task: Task) -> str | None:
     """Return the session of people's clients that asked for a task, as its job says; or None."""
-    asked = task.prompt.get("sessionId") if isinstance(task.prompt, dict) else None
-    return asked if isinstance(asked, str) and asked else None
+    session = task.prompt.get("sessionId") if isinstance(task.prompt, dict) else None
+    return session if isinstance(session, str) and session else None
 
 
 def completion(
@@ -257,7 +257,7 @@ def completion(
 
 
 def integrators_of(repository: str, target: str) -> str:
-    """Return the worker group of the integrators of a target: its completions are for it alone."""
+    """Return the group of a target's integrators: no other worker may claim its completions."""
     return f"integrators-{_digest(repository, target)[:16]}"
 
 
@@ -274,7 +274,7 @@ def reviewed(task: Task, agent: str, *, is_approved: bool, words: str | None) ->
 
 
 def done(task: Task, agent: str) -> Sequence[Draft]:
-    """Return the mail that a worker is done, and the request of a review where one is needed."""
+    """Return the mail that a worker is done, and the request for a review if the task needs it."""
     commit = {"commit": task.head, "base": task.base, "target": task.target}
     mails = [task_mail(task, "task_done", agent, task.requester, **commit)]
     if task.review != "none":
@@ -285,11 +285,11 @@ def done(task: Task, agent: str) -> Sequence[Draft]:
 
 # The state of tasks as the sum of their messages: what the log shows, which proves nothing.
 #
-# A message counts when its attempt and its token go on from what came before it. Others are
-# returned for people to look at. Anybody can write one that counts; so a row of the table is
-# never made equal to this sum (`difference`).
+# A message counts when its attempt and its token go on from those of the messages before it. Other
+# messages are returned for people to look at. Anybody can write a message that counts; so a row of
+# the table is never made equal to this sum (`difference`).
 
-#: The next states of each state, without the ends, which every state that is not final can reach.
+#: The next state of each state; CANCELLED and FAILED can follow every state that is not final.
 NEXT = {
     "ASSIGNED": "WORKING",
     "WORKING": "IN_REVIEW",
@@ -311,7 +311,7 @@ class Fold:
         self.foreign: list[Message] = []
 
     def add(self, message: Message) -> None:
-        """Take in the next message, in the order of the log; other types are left out."""
+        """Take in the next message, in the log's order; messages of other types are left out."""
         if message.type not in (STATE_CHANGE, BLOCKED, ANSWER):
             return
         payload = message.payload
@@ -322,7 +322,7 @@ class Fold:
             self.tasks[after.task] = after
 
     def add_all(self, messages: Iterable[Message]) -> Fold:
-        """Take in messages, and return this."""
+        """Take in messages, and return this fold."""
         for message in messages:
             self.add(message)
         return self
@@ -343,7 +343,7 @@ class Fold:
 
 
 def fold(messages: Iterable[Message]) -> Fold:
-    """Return the tasks that messages of the log make, given in its order."""
+    """Return the tasks that messages make; they are in the order of the log."""
     return Fold().add_all(messages)
 
 
@@ -418,8 +418,10 @@ def _from_record(message: Message, payload: dict[str, Any]) -> Task:
 def _blocked(before: Task, message: Message, payload: dict[str, Any]) -> Task | None:
     if before.state != "WORKING":
         return None
-    asked = Blocked(payload["question"], payload["reason"], message.ts_ms, payload["deadline_ms"])
-    return replace(before, blocked=asked, changed_at_ms=message.ts_ms)
+    question = Blocked(
+        payload["question"], payload["reason"], message.ts_ms, payload["deadline_ms"]
+    )
+    return replace(before, blocked=question, changed_at_ms=message.ts_ms)
 
 
 def _answered(before: Task, message: Message, payload: dict[str, Any]) -> Task | None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _NAMES = {type: name for name, type in QUEUES.items()}
 
 
-def open_queue(bus: LocalBus, name: str) -> Queue:
-    """Open one of the queues, or create it; a person may have set its policy.
+def open_queue(bus: Bus, name: str) -> Queue:
+    """Open one of the queues, or create it; its policy may be a person's.
 
     Raises:
         QueueMismatch: another queue has its name.
@@ -73,10 +73,10 @@ class NewJob:
     Attributes:
         task: the name of its task, as for `NewTask`.
         payload: of the job, an object; its task and what it depends on are added.
-        depends_on: tasks, of this plan or of before, that must have landed first.
+        depends_on: tasks, of this plan or earlier ones, that must have landed first.
         priority: 0 interactive, 1 normal, 2 background.
-        for_worker: the worker that alone may claim it, unless it has to wait for others first;
-            None: any.
+        for_worker: the worker that alone may claim it; None: any. Any worker may claim a job
+            that had to wait for tasks.
     """
 
     task: str
@@ -104,8 +104,9 @@ class Planning:
         """Publish the jobs of a plan that can begin, and keep the others until they can.
 
         Raises:
-            InvalidInput: a name breaks its rule, or a dependency is unknown, over, or a circle.
-            TaskExists: a task has the name of one.
+            InvalidInput: a name breaks its rule; or a dependency is unknown, will not land, or
+                comes later in the plan.
+            TaskExists: a task or another job has the name of a job of the plan.
         """
         self._check(jobs)
         for job in jobs:
@@ -132,7 +133,7 @@ class Planning:
         """Check that no job for a task is planned, waits or runs: its prompt would be dropped.
 
         Raises:
-            TaskExists: there is one.
+            TaskExists: there is such a job.
         """
         if self.has_job(task) or any(job.task == task for job in self._planned.list()):
             raise TaskExists(
@@ -156,7 +157,7 @@ class Planning:
                 take_in(self._bus, [(draft.type, receipt.seq)])
 
     def gave_up(self, task: str) -> None:
-        """Cancel the jobs that depend on a task which will not land, and those that need them."""
+        """Cancel the jobs that depend on a task which will not land, and what depends on them."""
         lost = {task}
         waiting = self._planned.list()
         while dropped := [job for job in waiting if lost.intersection(job.depends_on)]:
@@ -197,10 +198,10 @@ class Planning:
             check_task_name(job.task)
             if job.task in planned or names.count(job.task) > 1 or self._tasks.get(job.task):
                 raise TaskExists(f"task {job.task!r} exists; choose another name")
-        before = set(planned)
+        earlier = set(planned)
         for job in jobs:
             for name in job.depends_on:
-                if name in before:
+                if name in earlier:
                     continue
                 if name in names:
                     raise InvalidInput(
@@ -208,13 +209,13 @@ class Planning:
                         " an order in which they can be done"
                     )
                 self._check_dependency(f"job {job.task!r}", name)
-            before.add(job.task)
+            earlier.add(job.task)
 
     def check_dependencies(self, task: str, names: Collection[str]) -> None:
         """Check what a new task depends on: tasks, and jobs that wait or run.
 
         Raises:
-            InvalidInput: one is itself, is unknown, or will not land.
+            InvalidInput: a name is the task's own, or of a task that is unknown or will not land.
         """
         if not names:
             return
@@ -239,13 +240,13 @@ class Planning:
         return self._of_jobs(claim.seq for claim in claims)
 
     def _of_jobs(self, seqs: Iterable[int]) -> set[str]:
-        """Return the tasks of jobs, which may not be there yet."""
+        """Return the names of the tasks of jobs; a task may not be made yet."""
         messages = (self._bus.log.readable(seq) for seq in seqs)
         return {task_of_job(message) for message in messages if message is not None}
 
 
 def task_of_job(message: Message) -> str:
-    """Return the name of the task of a job: what it says, else its id."""
+    """Return the name of a job's task: the one in its payload, else the id of its message."""
     payload = message.payload
     name = payload.get("task") if isinstance(payload, dict) else None
     return name if isinstance(name, str) and name else message.id
@@ -273,7 +274,7 @@ def _draft(
 
 # Jobs that have no task yet: planned, queued, being made, or ended before their task was made.
 
-#: The states of a job without a task, by those of its queue; `PLANNED` is in none yet.
+#: The states of a job without a task, by its state in the queue; a `PLANNED` job is in none yet.
 _STATES = {
     "queued": "QUEUED",
     "running": "RUNNING",
@@ -283,10 +284,10 @@ _STATES = {
 }
 STATES = ("PLANNED", "QUEUED", "RUNNING", "DEAD", "FAILED")
 
-#: Those that only a person can change.
+#: The states that only a person can change.
 STUCK = ("DEAD", "FAILED")
 
-#: How many jobs that ended badly are looked at, of each state.
+#: How many of the jobs that ended badly are looked at, of each state.
 _MAX_ENDED = 1000
 
 
@@ -297,16 +298,17 @@ class TaskJob:
     Attributes:
         task: the name that its task has, or would have.
         state: `PLANNED` until what it depends on has landed; `QUEUED` until a worker has it;
-            `RUNNING` while that makes the tree; `DEAD` or `FAILED` when none could.
-        attempt: of the job: the number of the next or newest; 0 before the first.
-        worker: who has it, or None.
-        requester: who published it.
+            `RUNNING` while the worker makes the work tree; `DEAD` or `FAILED` when no worker could.
+        attempt: the number of the job's attempt that is next, runs, or was the last; 0 while it is
+            planned.
+        worker: the worker that has it, or None.
+        requester: the agent that published it.
         priority: 0 interactive, 1 normal, 2 background.
         depends_on: the tasks that must have landed before it.
         reason: why its newest attempt failed, or None.
-        conversation: that it belongs to, or None.
-        seq: of its message; None: it is planned.
-        since_ms: when it was published, in epoch milliseconds; of one that ended, when that was.
+        conversation: the conversation that it belongs to, or None.
+        seq: the seq of its message; None: it is planned.
+        since_ms: when it was published or, if it has ended, when it ended, in epoch milliseconds.
     """
 
     task: str
@@ -332,7 +334,7 @@ class TaskJob:
 
     @property
     def next_step(self) -> str:
-        """Return why no step of its task goes yet, and what can be done, for errors."""
+        """Return why no step of its task can be taken yet, and what can be done, for errors."""
         if self.state in STUCK:
             return f"task {self.task!r} never began: its job is {self.state}, {self.note}"
         waits = {
@@ -367,9 +369,9 @@ class TaskJob:
 
 
 class TaskJobs:
-    """The jobs of the queue `jobs`, and those that are planned, as they are when this is made.
+    """The jobs of the queue `jobs`, and the planned ones, as they are when the object is made.
 
-    Of those that ended badly the first thousand of each state are looked at.
+    Of the jobs that ended badly, the first thousand of each state are looked at.
 
     Args:
         bus: an open bus.
@@ -386,10 +388,10 @@ class TaskJobs:
         self.live = {job.task for job in of_queue if job.state in ("QUEUED", "RUNNING")}
 
     def without_task(self) -> list[TaskJob]:
-        """Return the jobs whose task is not made, the oldest first; of each name the newest."""
-        with_task = set(TaskTable.of(self._bus).names())
-        without = [job for job in self._newest.values() if job.task not in with_task]
-        return sorted(without, key=lambda job: (job.since_ms, job.task))
+        """Return the newest job for each task that is not made, the oldest first."""
+        tasks = set(TaskTable.of(self._bus).names())
+        jobs = [job for job in self._newest.values() if job.task not in tasks]
+        return sorted(jobs, key=lambda job: (job.since_ms, job.task))
 
     def of(self, name: str) -> TaskJob | None:
         """Return the newest job for a task, or None."""
@@ -417,8 +419,8 @@ def _of_queue(bus: LocalBus) -> Iterator[TaskJob]:
 
 def _of_job(job: Job, message: Message, worker: str | None) -> TaskJob:
     payload = message.payload if isinstance(message.payload, dict) else {}
-    after = payload.get("depends_on")
-    names = after if isinstance(after, list) else []
+    depends_on = payload.get("depends_on")
+    names = depends_on if isinstance(depends_on, list) else []
     return TaskJob(
         task=task_of_job(message),
         state=_STATES[job.state],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..records.task_table import PlannedJob
     from .planning import NewJob
 
-#: The agent in whose name lost holders and overdue questions are settled.
+#: The agent in whose name tasks with a lost holder or an overdue question are ended.
 _SETTLER = "tasks"
 
 
@@ -25,8 +25,8 @@ _SETTLER = "tasks"
 class Tasks(WorkerSteps, ReviewSteps):
     """The tasks of a bus. Each method is one transaction, and safe to repeat.
 
-    A worker has a task under a lease, whose token it names at each step: a holder that was late
-    changes nothing, and gets `LeaseLost`.
+    A worker has a task under a lease, and passes its token to each step: a holder whose lease is
+    lost changes nothing, and gets `LeaseLost`.
 
     Args:
         bus: an open bus.
@@ -43,7 +43,7 @@ class Tasks(WorkerSteps, ReviewSteps):
         """Publish the jobs of a plan, all or none.
 
         A job that depends on others enters the queue in the transaction in which the last of them
-        lands. When one of them fails for good or is cancelled, so is the job.
+        lands. When one of them fails for good or is cancelled, the job is cancelled.
 
         Args:
             jobs: in an order in which they can be done.
@@ -51,8 +51,9 @@ class Tasks(WorkerSteps, ReviewSteps):
             in_reply_to, correlation_id: as for `Draft`: the request, and its conversation.
 
         Raises:
-            InvalidInput: a name breaks its rule, or a dependency is unknown, over, or comes later.
-            TaskExists: a task or a planned job has the name of one.
+            InvalidInput: a name breaks its rule; or a dependency is unknown, will not land, or
+                comes later.
+            TaskExists: a task or another job has the name of a job.
         """
         check_agent(agent)
         self._changes.create_queues()
@@ -62,8 +63,8 @@ class Tasks(WorkerSteps, ReviewSteps):
     def confirm(self, name: str, *, agent: str) -> Task:
         """Confirm the row of an unproven task, for a person who has checked it.
 
-        One that is APPROVED enters the completions; one from the queue that is ASSIGNED enters the
-        jobs, unless a job of it is there.
+        A task that is APPROVED enters the completions. A task from the queue that is ASSIGNED
+        enters the jobs, unless it has a job there.
 
         Args:
             name: of the task.
@@ -81,14 +82,14 @@ class Tasks(WorkerSteps, ReviewSteps):
             return self.get(name)
 
     def enter_again(self, repository: str, target: str, *, agent: str) -> Sequence[Task]:
-        """Enqueue approved tasks of a target whose entries are lost; their rows justify it.
+        """Enqueue the approved tasks of a target that have no job in the completions.
 
         Args:
-            repository, target: of which tasks.
+            repository, target: where the tasks are to land.
             agent: the integrator.
 
         Returns:
-            The tasks.
+            The tasks that were enqueued.
         """
         with self.bus.transaction():
             lost = [
@@ -96,7 +97,7 @@ class Tasks(WorkerSteps, ReviewSteps):
                 for task in self._table.live()
                 if task.state == "APPROVED"
                 and (task.repository, task.target) == (repository, target)
-                and not (task.unproven or self._changes.has_entry(task))
+                and not (task.unproven or self._changes.has_completion_job(task))
             ]
             for task in lost:
                 self._changes.publish(task, [completion_of(task, agent)])
@@ -172,15 +173,15 @@ class Tasks(WorkerSteps, ReviewSteps):
 
         Args:
             states: the states that they may have.
-            worker: whose they are.
-            is_live: leave out those whose state is final.
-            is_ready: only those that their workers could start now: ASSIGNED, held by nobody
+            worker: the worker that has them.
+            is_live: leave out tasks whose state is final.
+            is_ready: only tasks that their workers could start now: ASSIGNED, held by nobody
                 else, and all that they depend on has landed.
-            since_ms: leave out those made before this epoch millisecond.
+            since_ms: leave out tasks that were made before this epoch millisecond.
             limit: how many at most.
 
         Raises:
-            InvalidInput: a state is none.
+            InvalidInput: a word in `states` is not a state of tasks.
         """
         for state in states or ():
             if state not in STATES:

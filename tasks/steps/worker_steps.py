@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 # Keeping heads: each commit that enters a review or the completions gets a ref of its own.
 #
-# All callers pass here, before their transaction: `done` and `approve` in Python, on the command
-# line and over MCP, and PushPals' API. Git runs in no repository that only a row names; the
-# integrator, whose user names its repository, keeps there what could not be kept before.
+# All callers come through this code before their transaction: `done` and `approve` in Python, on
+# the command line and over MCP, and PushPals' API. Git runs in no repository that only a row names.
+# The user of the integrator names its repository: there it keeps the heads that have no ref yet.
 
 
 class KeptHeads:
-    """The refs of heads that a bus waits to land.
+    """The refs that keep the heads of tasks until they have landed.
 
     Args:
         bus: an open bus.
@@ -70,7 +70,7 @@ class KeptHeads:
         return EarlierHeads(heads, heads.keep(task.task, head))
 
     def keep_asked(self, head: str | None) -> None:
-        """Keep a commit without a task or a target where a trusted repository has it.
+        """Keep a commit without a task or a target in each trusted repository that has it.
 
         Raises:
             GitFailed: as for `keep`.
@@ -88,7 +88,7 @@ class KeptHeads:
             return None
         try:
             return DoneHeads(self._trusted.place(repository))
-        except GitFailed:  # it is there no more, with all of its commits
+        except GitFailed:  # the repository is gone, with all of its commits
             return None
 
     def _with(self, head: str | None) -> Iterator[DoneHeads]:
@@ -106,14 +106,14 @@ class EarlierHeads:
 
     Args:
         heads: of the repository; None: nothing was kept there.
-        kept_commits: the refs.
+        kept_commits: the commits, each with its ref.
     """
 
     def __init__(self, heads: DoneHeads | None, kept_commits: list[KeptCommit]) -> None:
         self._heads, self._kept = heads, kept_commits
 
     def drop(self) -> None:
-        """Delete them."""
+        """Delete the refs."""
         if self._heads is not None and self._kept:
             self._heads.drop(self._kept)
 
@@ -122,14 +122,14 @@ class EarlierHeads:
 class WorkerSteps(Steps):
     """The steps of a worker, which has the task under a lease and passes its token to each.
 
-    A holder that was late changes nothing, and gets `LeaseLost`.
+    A holder whose lease is lost changes nothing, and gets `LeaseLost`.
     """
 
     def assign(self, new: NewTask, *, agent: str, lease_s: float = LEASE_S) -> Task:
         """Record a new task, and give it to its worker under a lease.
 
-        Repeated for the same worker and branch it returns the task as it is, with a lease of its
-        own while it is ASSIGNED and free.
+        Repeated for the same worker, branch and repository, it returns the task as it is. While the
+        task is ASSIGNED, it is returned with the token of its lease, a new one if need be.
 
         Args:
             new: the task.
@@ -137,15 +137,16 @@ class WorkerSteps(Steps):
             lease_s: how long the worker's lease lasts unless it is renewed, in seconds.
 
         Raises:
-            TaskExists: there is a task of this name, of another worker or branch.
-            InvalidInput: a field breaks a rule, or what it depends on is unknown or will not land.
+            TaskExists: there is a task of this name, of another worker, branch or repository.
+            InvalidInput: a field breaks a rule, or a task that it depends on is unknown or will not
+                land.
         """
         self._check_names(new, agent)
         self._changes.create_queues()
         with self.bus.transaction():
-            there = self._table.get(new.task)
-            if there is not None:
-                return self._again(there, new, lease_s)
+            existing = self._table.get(new.task)
+            if existing is not None:
+                return self._assigned_before(existing, new, lease_s)
             self._changes.plans.check_dependencies(new.task, new.depends_on)
             lease = self._take(new.task, new.worker, lease_s)
             return self._changes.begin(
@@ -174,19 +175,19 @@ class WorkerSteps(Steps):
             check_agent(new.reviewer, "reviewer")
         self.bus.agents.refuse_several(new.worker, new.reviewer)
 
-    def _again(self, there: Task, new: NewTask, lease_s: float) -> Task:
-        if (there.worker, there.branch, there.repository) != (
+    def _assigned_before(self, task: Task, new: NewTask, lease_s: float) -> Task:
+        if (task.worker, task.branch, task.repository) != (
             *(new.worker, new.branch, new.repository),
         ):
             raise TaskExists(
-                f"task {there.task!r} exists: {there.worker} has it on branch {there.branch};"
+                f"task {task.task!r} exists: {task.worker} has it on branch {task.branch};"
                 " choose another name"
             )
-        self._changes.proven(there.task)
-        if there.state != "ASSIGNED":
-            return there
-        lease = self.holder(there) or self._take(there.task, there.worker, lease_s)
-        return replace(there, token=lease.token)  # which the next step stores, and tells
+        self._changes.proven(task.task)
+        if task.state != "ASSIGNED":
+            return task
+        lease = self.holder(task) or self._take(task.task, task.worker, lease_s)
+        return replace(task, token=lease.token)  # the next step stores and publishes the token
 
     def start(
         self, name: str, *, agent: str, token: int | None = None, lease_s: float = LEASE_S
@@ -195,27 +196,26 @@ class WorkerSteps(Steps):
 
         Args:
             name: of the task.
-            agent: its worker; one from the queue is started by whatever agent has its job.
-            token: of the lease that the worker has, if it has one. Without it the lease is
-                acquired, where it is free.
-            lease_s: how long it lasts from now unless it is renewed, in seconds.
+            agent: its worker; a task from the queue is started by whatever agent has its job.
+            token: of the lease that the worker has; None: the lease is acquired, if it is free.
+            lease_s: how long the lease lasts from now unless it is renewed, in seconds.
 
         Raises:
             LeaseLost: it is held with another token.
-            Refused: it is another worker's, or what it depends on has not landed.
-            WrongTaskState: it is not ASSIGNED; nor WORKING under this token.
+            Refused: it is another worker's, or a task that it depends on has not landed.
+            WrongTaskState: it is neither ASSIGNED, nor WORKING under this token.
         """
         with self.bus.transaction():
             task = self._changes.proven(name)
             if token is not None and task.state == "WORKING" and task.token == token:
-                self._changes.hold(task, agent, token)
+                self._changes.check_lease(task, agent, token)
                 return task
             self._changes.expect(task, "ASSIGNED")
             self._check_worker(task, agent)
             if token is None:
                 token = self._take(name, agent, lease_s).token
             else:
-                lease = self._changes.hold(task, agent, token)
+                lease = self._changes.check_lease(task, agent, token)
                 self.bus.leases.renew(lease, lease_s=lease_s)
             return self._changes.step(task, "WORKING", agent, worker=agent, token=token)
 
@@ -223,29 +223,29 @@ class WorkerSteps(Steps):
         """Extend the lease on a task to `lease_s` from now.
 
         Raises:
-            LeaseLost: it is not held with this token any more.
+            LeaseLost: the task is not held with this token any more.
         """
         with self.bus.transaction():
             task = self._changes.proven(name)
-            lease = self._changes.hold(task, agent, token)
+            lease = self._changes.check_lease(task, agent, token)
             self.bus.leases.renew(lease, lease_s=lease_s)
             return task
 
     def done(self, name: str, *, agent: str, token: int, head: str) -> Task:
         """Pin the commit that is done: WORKING becomes IN_REVIEW, and the lease ends.
 
-        A task that needs no review is APPROVED, and waits for the integrator, at once. Whether the
-        commit is clean and beyond the base is for the caller to check. It gets a ref of its own
-        where the repository is trusted, unless this is within a transaction.
+        A task that needs no review is APPROVED, and waits for the integrator, at once. The
+        caller checks that the work tree is clean, and that the commit is beyond the base. The
+        commit gets a ref of its own if the repository is trusted, unless a transaction is open.
 
         Raises:
-            LeaseLost: it is not held with this token any more.
+            LeaseLost: the task is not held with this token any more.
             WrongTaskState: it is not WORKING.
             GitFailed: git, or a hook of the repository, refuses the ref that keeps the commit.
         """
         task = self._changes.proven(name)
         if task.state == "WORKING" and task.blocked is None:
-            self._changes.hold(task, agent, token)
+            self._changes.check_lease(task, agent, token)
             earlier = KeptHeads(self.bus).keep(task, head)
         else:
             earlier = EarlierHeads(None, [])
@@ -259,7 +259,7 @@ class WorkerSteps(Steps):
             if task.state in ("IN_REVIEW", "APPROVED") and (task.token, task.head) == (token, head):
                 return task
             self._changes.expect(task, "WORKING")
-            self._changes.hold(task, agent, token)
+            self._changes.check_lease(task, agent, token)
             pinned = replace(task, head=head)
             reviewing = self._changes.step(
                 pinned, "IN_REVIEW", agent, *done(pinned, agent), reason=None
@@ -298,25 +298,25 @@ class WorkerSteps(Steps):
         with self.bus.transaction():
             task = self._changes.proven(name)
             self._changes.expect(task, "WORKING")
-            self._changes.hold(task, agent, token)
+            self._changes.check_lease(task, agent, token)
             now_ms = self.bus.now_ms()
-            ends_ms = None if deadline_s is None else now_ms + round(deadline_s * 1000)
-            asked = Blocked(question, reason, now_ms, ends_ms)
+            deadline_ms = None if deadline_s is None else now_ms + round(deadline_s * 1000)
+            blocked = Blocked(question, reason, now_ms, deadline_ms)
             self._changes.release(task)
             mail = task_mail(
                 *(task, BLOCKED, agent, task.requester),
                 token=token,
                 question=question,
                 reason=reason,
-                deadline_ms=ends_ms,
+                deadline_ms=deadline_ms,
             )
-            return self._note(replace(task, blocked=asked), mail)
+            return self._note(replace(task, blocked=blocked), mail)
 
     def answer(self, name: str, *, agent: str, words: str, lease_s: float = LEASE_S) -> Task:
         """Answer the question of a blocked task; its worker has the lease again.
 
         Raises:
-            Refused: it asks nothing.
+            Refused: the task waits for no answer.
         """
         with self.bus.transaction():
             task = self._changes.proven(name)
@@ -353,7 +353,7 @@ class WorkerSteps(Steps):
             self._refuse_final(task)
             lease = self.holder(task)
             if lease is not None or token is not None:
-                self._changes.hold(task, agent, 0 if token is None else token)
+                self._changes.check_lease(task, agent, 0 if token is None else token)
             return self._changes.end_attempt(task, agent, reason, is_final=not retry)
 
     def _check_worker(self, task: Task, agent: str) -> None:
@@ -415,10 +415,10 @@ class ReviewSteps(Steps):
     """The steps of reviewers and of the integrator. None needs a lease on the task."""
 
     def approve(self, name: str, *, agent: str, words: str | None = None) -> Task:
-        """Approve what is done: IN_REVIEW becomes APPROVED, and it enters the completions.
+        """Approve what is done: IN_REVIEW becomes APPROVED, and the task enters the completions.
 
         Raises:
-            Refused: the review must be another agent's than the worker's.
+            Refused: the agent is the worker, and the task needs the review of another agent.
             WrongTaskState: it is not IN_REVIEW.
             GitFailed: git, or a hook of the repository, refuses the ref that keeps the commit.
         """
@@ -434,13 +434,13 @@ class ReviewSteps(Steps):
             return self._approve(task, agent, words)
 
     def merge(self, name: str, *, agent: str) -> Task:
-        """Have a task wait for the integrator: approve it, unless that was done.
+        """Have a task wait for the integrator: approve it, unless it is approved.
 
-        One that has landed is returned as it is.
+        A task that has landed is returned as it is.
 
         Raises:
             Refused: as for `approve`.
-            WrongTaskState: there is nothing to approve, or it is over without having landed.
+            WrongTaskState: it is not done yet, or is over without having landed.
             GitFailed: as for `approve`.
         """
         self._keep_head(name)
@@ -481,7 +481,7 @@ class ReviewSteps(Steps):
             name, attempt: of the task.
             agent: the integrator.
             reason: why, for the worker: it is in the first message of the next attempt.
-            files: those that conflict.
+            files: the files that conflict.
 
         Raises:
             WrongTaskState: it is not APPROVED in this attempt.
@@ -502,10 +502,9 @@ class ReviewSteps(Steps):
             if (task.state, task.attempt, task.commit_id) == ("COMPLETED", attempt, commit):
                 return task
             task = self._approved(name, attempt)
-            wants_to_know = sorted({task.requester, task.worker})
             mails = [
                 task_mail(task, "task_landed", agent, to, commit=commit, target=task.target)
-                for to in wants_to_know
+                for to in sorted({task.requester, task.worker})
             ]
             landed = self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
             self._changes.plans.landed()
@@ -515,10 +514,10 @@ class ReviewSteps(Steps):
         """End a task as CANCELLED, whoever has it.
 
         Returns:
-            The task; of one that has not begun, its job, which is cancelled.
+            The task; or, if it has not begun, its job, which is cancelled instead.
 
         Raises:
-            TaskNotFound: there is neither.
+            TaskNotFound: there is neither a task of this name, nor a job for it.
             WrongTaskState: its state is final.
         """
         with self.bus.transaction():
@@ -537,7 +536,7 @@ class ReviewSteps(Steps):
             return cancelled
 
     def _cancel_job(self, job: TaskJob, agent: str, reason: str | None) -> TaskJob:
-        """Cancel the job of a task that has not begun, and those that wait for it to land.
+        """Cancel the job of a task that has not begun, and the jobs that wait for the task.
 
         A worker that has claimed it learns that the claim is lost, and rescues what it has made.
         """
@@ -549,8 +548,9 @@ class ReviewSteps(Steps):
         return replace(job, state="CANCELLED", reason=reason)
 
     def _approved(self, name: str, attempt: int) -> Task:
+        """Return a task that is APPROVED in an attempt, or raise `WrongTaskState`."""
         task = self._changes.proven(name)
-        if task.attempt != attempt:
+        if task.attempt != attempt:  # the error says that the earlier attempt failed
             self._changes.expect(replace(task, state="FAILED", attempt=attempt), "APPROVED")
         self._changes.expect(task, "APPROVED")
         return task

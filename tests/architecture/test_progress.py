@@ -35,7 +35,6 @@ OTHERS = {
     "doctor/recovery/pages.py _read": "each frame begins behind the one before",
     "server/feed.py _follow": "it waits for what comes",
     "server/feed.py stream": "it waits for what comes",
-    "subscribers/overview/trace.py _conversations": "only an older message comes before one",
 }
 
 

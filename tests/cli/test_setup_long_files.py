@@ -97,16 +97,16 @@ class Reading:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed = self.parsed = 0
-        self._pass_over, self._loads = json_edits._pass_over, tomllib.loads
+        self._decode, self._loads = json_edits._decode, tomllib.loads
         self._blanked, self._children = json_edits._blanked, json_edits._Parser._children
-        monkeypatch.setattr(json_edits, "_pass_over", self._counting_pass)
+        monkeypatch.setattr(json_edits, "_decode", self._counting_pass)
         monkeypatch.setattr(json_edits, "_blanked", self._counting_blanks)
         monkeypatch.setattr(text_edits.tomllib, "loads", self._counting_loads)
         for cached in (json_edits.parse, abridging.abridged_json, abridging.abridged_toml):
             cached.cache_clear()
 
     def _counting_pass(self, text: str, at: int) -> tuple[Any, int]:
-        value, end = self._pass_over(text, at)
+        value, end = self._decode(text, at)
         self.passed += end - at
         return value, end
 

@@ -452,7 +452,7 @@ def use_records(bus: Bus, clock: Clock) -> None:
     for _ in range(3):
         breakers.note("a", "poll", False, "j", "scheduler")
     clock.advance(1800)
-    breakers.may_poll("a", "poll", submission)
+    breakers.may_begin("a", "poll", submission)
     breakers.history("a")
     breakers.reset("a")
     request = JobRequest(

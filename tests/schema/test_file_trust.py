@@ -121,9 +121,9 @@ def test_a_table_of_owners_and_modes(ground: Path, is_named: bool) -> None:
     assert not wrong
 
 
-def _verdict(path: Path, *, lists: bool = False) -> str:
+def _verdict(path: Path, *, reads_names: bool = False) -> str:
     try:
-        check(path, lists=lists)
+        check(path, reads_names=reads_names)
     except Distrusted as error:
         return str(error)
     return ""
@@ -131,7 +131,7 @@ def _verdict(path: Path, *, lists: bool = False) -> str:
 
 def test_a_folder_that_is_listed_may_not_be_sticky(ground: Path) -> None:
     os.chmod(ground, 0o1777)
-    assert "everybody can write into" in _verdict(ground, lists=True)
+    assert "everybody can write into" in _verdict(ground, reads_names=True)
     assert _verdict(ground) == ""
 
 

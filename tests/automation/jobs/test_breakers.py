@@ -51,7 +51,7 @@ class Polls:
 
     def asked(self, command: str = "poll") -> str:
         """Whether a scheduled job may begin: `closed`, `open`, or `probe` for one that decides."""
-        if not self.breakers.may_poll("feed", command, self.submission):
+        if not self.breakers.may_begin("feed", command, self.submission):
             return "open"
         is_closed = self.breakers.get("feed", command).state == "closed"
         return "closed" if is_closed else "probe"
