@@ -433,7 +433,7 @@ def serve(
             server.run(sockets=[listener])
 
 
-def _access_of_pushpals(bus: Bus, options: Options) -> BusAccess:
+def _access_of_pushpals(bus: LocalBus, options: Options) -> BusAccess:
     """Return what authenticates requests in PushPals' forms; they need tokens unless it is open.
 
     Raises:

@@ -231,7 +231,7 @@ def answered(bus: LocalBus, requests: Iterable[Message]) -> set[int]:
     return seqs
 
 
-def _request_of(bus: Bus, conversation: str) -> Message | None:
+def _request_of(bus: LocalBus, conversation: str) -> Message | None:
     message = bus.get(conversation)
     if message is not None and message.type.endswith(REQUEST):
         return message
@@ -263,7 +263,7 @@ def answers_to(
 
 
 def _answers_of_any_type(
-    bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
+    bus: LocalBus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[tuple[Answer, bool]]:
     """Yield the answers to a request, and whether their types are those of the convention."""
     request = bus.get(request_seq)

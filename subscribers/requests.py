@@ -175,7 +175,7 @@ class Request:
 
 @checked
 def request(
-    bus: Bus,
+    bus: LocalBus,
     type: str,
     payload: object = ABSENT,
     *,
@@ -211,7 +211,7 @@ def request(
 
 @checked
 async def request_async(
-    bus: Bus,
+    bus: LocalBus,
     type: str,
     payload: object = ABSENT,
     *,

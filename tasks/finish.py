@@ -65,7 +65,7 @@ def finish_task(bus: LocalBus, name: str, *, agent: str, token: int) -> Task:
     return tasks.done(name, agent=agent, token=token, head=head)
 
 
-def checked_head(bus: Bus, task: Task) -> str:
+def checked_head(bus: LocalBus, task: Task) -> str:
     """Return the commit by which a task is done, after a check of its tree.
 
     Raises:

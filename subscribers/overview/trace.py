@@ -164,7 +164,7 @@ def _conversations(bus: LocalBus, message: Message) -> list[str]:
     return list(names)
 
 
-def _cause_of(bus: Bus, message: Message) -> Message | None:
+def _cause_of(bus: LocalBus, message: Message) -> Message | None:
     """Return the message that a message answers, else the first of its conversation, if older."""
     parent = None if message.in_reply_to is None else bus.get(message.in_reply_to)
     if parent is None:

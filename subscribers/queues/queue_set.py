@@ -77,7 +77,7 @@ def change_policy(
     return replace(info, policy=policy)
 
 
-def _fill(bus: Bus, queues: Queues, info: QueueInfo) -> None:
+def _fill(bus: LocalBus, queues: Queues, info: QueueInfo) -> None:
     """Take in the messages that are stored by now: the present rules keep them out of inboxes."""
     filler = Filler(bus, info, queues, Jobs.of(bus))
     while (page := filler.look()) is not None:

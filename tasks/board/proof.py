@@ -420,7 +420,7 @@ def _find(bus: LocalBus, name: str, folder: str) -> Task:
     return task
 
 
-def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
+def _messages_of(bus: LocalBus, task: Task) -> Iterator[Message]:
     """Yield the messages about a task: those that name it, their answers, and what they answer."""
     messages = [
         message

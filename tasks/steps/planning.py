@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NAMES = {type: name for name, type in QUEUES.items()}
 
 
-def open_queue(bus: Bus, name: str) -> Queue:
+def open_queue(bus: LocalBus, name: str) -> Queue:
     """Open one of the queues, or create it; its policy may be a person's.
 
     Raises:
