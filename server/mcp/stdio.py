@@ -11,7 +11,7 @@ import os
 import select
 
 from .front import Front
-from .session import PresenceThread
+from .presence import PresenceThread
 from .tools.profiles import DEFAULT
 
 TYPE_CHECKING = False
