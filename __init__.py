@@ -1,10 +1,10 @@
 """ackbus: a local-first message bus for coding agents. One SQLite file, no server.
 
-    from ackbus import Bus, Inbox
+    from ackbus import Bus
 
     with Bus.init(".worker-state") as bus:
         bus.publish("task.assign", {"path": "a.py"}, from_agent="lead", to_agent="worker-1")
-        for message in Inbox(bus, "worker-1").poll():
+        for message in bus.inbox("worker-1").poll():
             print(message.seq, message.type, message.payload)
 
 Errors and warnings are in `ackbus.errors`, records and types for annotations in `ackbus.model`.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from . import errors as errors
     from . import model as model
+    from .api import Bus as Bus
     from .blobs.store import BlobStore as BlobStore
-    from .bus.bus import Bus as Bus
     from .bus.heartbeat_thread import Heart as Heart
     from .bus.heartbeats import Heartbeats as Heartbeats
     from .bus.leases import Lease as Lease
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
     from .bus.waiting_limits import WaitingLimits as WaitingLimits
     from .export.jsonl.exporter import Exporter as Exporter
     from .export.jsonl.importer import FieldMap as FieldMap
-    from .export.jsonl.importer import import_jsonl as import_jsonl
     from .schema.message.draft import ABSENT as ABSENT
     from .schema.message.draft import Draft as Draft
     from .schema.message.draft import Priority as Priority
     from .schema.message.message import Message as Message
     from .schema.message.message import Receipt as Receipt
     from .schema.message.reply_types import ReplyTypes as ReplyTypes
-    from .subscribers.answers import check as check
     from .subscribers.inboxes.inbox import Inbox as Inbox
     from .subscribers.inboxes.session import Session as Session
     from .subscribers.jobs.claims import Claim as Claim
@@ -48,22 +46,16 @@ if TYPE_CHECKING:
     from .subscribers.jobs.jobs import Job as Job
     from .subscribers.jobs.policy import Policy as Policy
     from .subscribers.jobs.policy import work_headers as work_headers
-    from .subscribers.overview.trace import read_receipts as read_receipts
     from .subscribers.queues.job_control import DeadLetters as DeadLetters
     from .subscribers.queues.job_control import JobControl as JobControl
     from .subscribers.queues.queue import Queue as Queue
     from .subscribers.requests import Request as Request
     from .subscribers.requests import as_completed as as_completed
     from .subscribers.requests import as_completed_async as as_completed_async
-    from .subscribers.requests import request as request
-    from .subscribers.requests import request_async as request_async
     from .subscribers.requests import wait_all as wait_all
     from .subscribers.requests import wait_all_async as wait_all_async
-    from .tasks.finish import Clean as Clean
-    from .tasks.finish import finish_task as finish_task
     from .tasks.records.task import NewTask as NewTask
     from .tasks.records.task import Task as Task
-    from .tasks.spawn import Spawn as Spawn
     from .tasks.spawn import TaskSpec as TaskSpec
     from .tasks.steps.planning import NewJob as NewJob
     from .tasks.steps.tasks import Tasks as Tasks
@@ -76,7 +68,7 @@ __version__ = "0.1.0"
 #: The public names by heading, each with the module that defines it.
 _NAMES = {
     "A bus and its messages": {
-        "bus.bus": "Bus",
+        "api": "Bus",
         "schema.message.draft": "ABSENT Draft Priority",
         "schema.message.message": "Message Receipt",
         "blobs.store": "BlobStore",
@@ -85,13 +77,9 @@ _NAMES = {
     "Reading with acknowledgement": {
         "subscribers.inboxes.inbox": "Inbox",
         "subscribers.inboxes.session": "Session",
-        "subscribers.overview.trace": "read_receipts",
     },
     "Requests and their answers": {
-        "subscribers.requests": (
-            "Request as_completed as_completed_async request request_async wait_all wait_all_async"
-        ),
-        "subscribers.answers": "check",
+        "subscribers.requests": "Request as_completed as_completed_async wait_all wait_all_async",
         "schema.message.reply_types": "ReplyTypes",
     },
     "Queues and workers": {
@@ -115,12 +103,11 @@ _NAMES = {
         "tasks.steps.tasks": "Tasks",
         "tasks.records.task": "NewTask Task",
         "tasks.steps.planning": "NewJob",
-        "tasks.spawn": "Spawn TaskSpec",
-        "tasks.finish": "finish_task Clean",
+        "tasks.spawn": "TaskSpec",
     },
     "Export and import": {
         "export.jsonl.exporter": "Exporter",
-        "export.jsonl.importer": "FieldMap import_jsonl",
+        "export.jsonl.importer": "FieldMap",
     },
     "What a handler raises": {
         "subscribers.jobs.errors": "NeverRetry RetryLater",

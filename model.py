@@ -89,7 +89,7 @@ _NAMES = {
     "Types of arguments": {
         "bus.options": "BusOptions ReadFilters SearchFilters",
         "schema.message.fields": "MessageFields",
-        "subscribers.options": "InboxOptions PolicyRules",
+        "subscribers.options": "InboxOptions PolicyRules WorkerOptions",
     },
     "Words of arguments and states": {
         "schema.message.fields": "Durability",

@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from .config.faults import Fault
     from .config.load import Demands
     from .config.models import Config
@@ -235,7 +235,7 @@ class ActiveConfig:
 
 
 def activate(
-    bus: Bus,
+    bus: LocalBus,
     snapshot: ConfigSnapshot,
     scheduler: Scheduler,
     submission: Submission,

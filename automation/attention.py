@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.findings import Check, Finding
     from .jobs.endings import Alarms
     from .records.breakers import Breaker
@@ -97,12 +97,12 @@ class StarvingSchedule:
         }
 
 
-def has_automation(bus: Bus) -> bool:
+def has_automation(bus: LocalBus) -> bool:
     """Whether a service has ever begun on a bus."""
     return Fence.of(bus).row().token > 0
 
 
-def running_service(bus: Bus) -> LockHolder | int | None:
+def running_service(bus: LocalBus) -> LockHolder | int | None:
     """Return the process of the service of a bus, from the holder of the service's lock.
 
     Where the system does not tell the holder, from the service's own row while its beats are
@@ -114,7 +114,7 @@ def running_service(bus: Bus) -> LockHolder | int | None:
     return row.pid if age_s is not None and age_s < MAX_BEAT_AGE_S else None
 
 
-def beat_age_s(bus: Bus) -> float | None:
+def beat_age_s(bus: LocalBus) -> float | None:
     """Return the seconds since the service was last seen; None where it ended by itself."""
     row = Fence.of(bus).row()
     if row.pid is None or row.beat_at_ms is None:
@@ -122,24 +122,24 @@ def beat_age_s(bus: Bus) -> float | None:
     return max(0, bus.now_ms() - row.beat_at_ms) / 1000
 
 
-def due_schedules(bus: Bus) -> int:
+def due_schedules(bus: LocalBus) -> int:
     """Return how many due schedules have no decision yet, counting up to 1,000."""
     return len(Schedules.of(bus).due(bus.now_ms(), _MAX_DUE))
 
 
-def due_lag_s(bus: Bus) -> float:
+def due_lag_s(bus: LocalBus) -> float:
     """Return how long the most overdue schedule has been due, in seconds; 0 if none is due."""
     due_ms = Schedules.of(bus).next_due()
     return 0.0 if due_ms is None else max(0, bus.now_ms() - due_ms) / 1000
 
 
-def missed_times(bus: Bus) -> dict[str, int]:
+def missed_times(bus: LocalBus) -> dict[str, int]:
     """Return how many times of each schedule, as PLUGIN.ID, were recorded as missed in a day."""
     since_ms = bus.now_ms() - MISSED_FOR_MS
     return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
 
 
-def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[StarvingSchedule]:
+def starving_schedules(bus: LocalBus, limit: int = MAX_STARVING) -> list[StarvingSchedule]:
     """Return the schedules that were kept from firing at least `STARVES_AFTER` times in a row.
 
     Times outside of their days and windows don't count, and a paused schedule doesn't starve.
@@ -157,27 +157,27 @@ def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[StarvingSche
     ]
 
 
-def open_breakers(bus: Bus) -> list[Breaker]:
+def open_breakers(bus: LocalBus) -> list[Breaker]:
     """Return the circuit breakers that are not closed."""
     return [breaker for breaker in Breakers.of(bus).states() if breaker.state != CLOSED]
 
 
-def failed_inits(bus: Bus) -> list[Init]:
+def failed_inits(bus: LocalBus) -> list[Init]:
     """Return the plugins that could not be set up."""
     return [init for init in Inits.of(bus).all().values() if init.state == _FAILED]
 
 
-def last_activation(bus: Bus) -> Activation:
+def last_activation(bus: LocalBus) -> Activation:
     """Return the outcome of the last activation: plugins left out, or why it was refused."""
     return Activations.of(bus).last()
 
 
-def hash_in_force(bus: Bus) -> str | None:
+def hash_in_force(bus: LocalBus) -> str | None:
     """Return the hash of the service's active configuration, or of its last one if it has ended."""
     return Fence.of(bus).row().config_hash
 
 
-def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:
+def live_counts(bus: LocalBus) -> dict[str, tuple[int, int]]:
     """Return the numbers of waiting and of running jobs of each plugin that has any."""
     jobs, live = Jobs.of(bus), {}
     for info in queues_of_plugins(bus):
@@ -195,7 +195,7 @@ _READ_FILES = frozenset({"orphans", "configuration"})
 _SHOWN = 5
 
 
-def checks_of(bus: Bus) -> dict[str, Check]:
+def checks_of(bus: LocalBus) -> dict[str, Check]:
     """Return the checks of the automation; none where no service has ever begun."""
     try:
         has_begun = has_automation(bus)
@@ -215,7 +215,7 @@ def checks_of(bus: Bus) -> dict[str, Check]:
     }
 
 
-def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
+def findings(bus: LocalBus, *, files: bool = True) -> Iterator[Finding]:
     """Yield the finding of each check; without `files` only of those that read just the bus."""
     checks = checks_of(bus)
     yield from examine(
@@ -223,7 +223,7 @@ def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
     )
 
 
-def _service(bus: Bus) -> Finding:
+def _service(bus: LocalBus) -> Finding:
     """Look for a service, and for what waits for one."""
     service, start = running_service(bus), f"'bus automation start{_config(bus)}'"
     due, lag_s = due_schedules(bus), due_lag_s(bus)
@@ -246,7 +246,7 @@ def _service(bus: Bus) -> Finding:
     return ok(f"{process} runs")
 
 
-def _orphans(bus: Bus) -> Finding:
+def _orphans(bus: LocalBus) -> Finding:
     """Look for jobs that run without a service, and jobs whose plugin is not in use."""
     counts = live_counts(bus)
     running = {name: run for name, (_, run) in counts.items() if run}
@@ -266,7 +266,7 @@ def _orphans(bus: Bus) -> Finding:
     return ok("none")
 
 
-def _missed(bus: Bus) -> Finding:
+def _missed(bus: LocalBus) -> Finding:
     missed = missed_times(bus)
     if not missed:
         return ok("none in the last 24 hours")
@@ -275,7 +275,7 @@ def _missed(bus: Bus) -> Finding:
     return warn(f"in the last 24 hours: {_listed(missed)}", advice)
 
 
-def _schedules(bus: Bus) -> Finding:
+def _schedules(bus: LocalBus) -> Finding:
     """Look for schedules that do not fire when they are due."""
     starving = starving_schedules(bus)
     if not starving:
@@ -284,7 +284,7 @@ def _schedules(bus: Bus) -> Finding:
     return warn(_first(map(str, starving)), f"see 'bus schedule history {name}{_config(bus)}'")
 
 
-def _breakers(bus: Bus) -> Finding:
+def _breakers(bus: LocalBus) -> Finding:
     shut = open_breakers(bus)
     if not shut:
         return ok("all are closed")
@@ -293,7 +293,7 @@ def _breakers(bus: Bus) -> Finding:
     return warn(f"not closed, after failures: {_listed(failures)}", advice)
 
 
-def _inits(bus: Bus) -> Finding:
+def _inits(bus: LocalBus) -> Finding:
     failed = failed_inits(bus)
     if not failed:
         return ok("none has failed")
@@ -301,7 +301,7 @@ def _inits(bus: Bus) -> Finding:
     return warn(_first(reasons), "mend it, then 'bus automation reload' tries again")
 
 
-def _left_out(bus: Bus) -> Finding:
+def _left_out(bus: LocalBus) -> Finding:
     left_out = last_activation(bus).left_out
     if not left_out:
         return ok("all that are configured are loaded")
@@ -312,7 +312,7 @@ def _left_out(bus: Bus) -> Finding:
     )
 
 
-def _configuration(bus: Bus) -> Finding:
+def _configuration(bus: LocalBus) -> Finding:
     """Compare the configuration of the service with its seal."""
     if refused := last_activation(bus).refused:
         return warn(
@@ -343,7 +343,7 @@ def _configuration(bus: Bus) -> Finding:
     return ok(f"{directory} is as it was sealed")
 
 
-def _plugins(bus: Bus) -> set[str] | None:
+def _plugins(bus: LocalBus) -> set[str] | None:
     """Return the plugins that the configuration names; None where it can't be read here."""
     directory = Fence.of(bus).row().directory
     try:
@@ -356,7 +356,7 @@ def _plugins(bus: Bus) -> set[str] | None:
         return None
 
 
-def _config(bus: Bus, option: str = "--config ") -> str:
+def _config(bus: LocalBus, option: str = "--config ") -> str:
     directory = Fence.of(bus).row().directory
     return "" if directory is None else f" {option}{shlex.quote(directory)}"
 
@@ -393,7 +393,7 @@ class Watch:
         check: raises where another service has begun; in the transaction of the alarm.
     """
 
-    def __init__(self, bus: Bus, alarms: Alarms, check: Callable[[], object]) -> None:
+    def __init__(self, bus: LocalBus, alarms: Alarms, check: Callable[[], object]) -> None:
         self._bus = bus
         self._alarms = alarms
         self._check = check

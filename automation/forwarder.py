@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
     from ..subscribers.inboxes.failed_deliveries import Cursors
     from ..subscribers.options import Start
@@ -70,7 +70,7 @@ class Subscription(Inbox):
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         name: str,
         types: Sequence[str] = (),
         *,
@@ -125,7 +125,7 @@ class Subscription(Inbox):
 class _MatchingMessages(MailReader):
     """The messages of some types after a cursor, in place of an agent's mail."""
 
-    def __init__(self, bus: Bus, name: str, cursors: Cursors, types: Criteria) -> None:
+    def __init__(self, bus: LocalBus, name: str, cursors: Cursors, types: Criteria) -> None:
         deliveries = Deliveries.of(bus)
         super().__init__(bus, name, cursors, deliveries, own_broadcasts=True, with_work=True)
         self._types = types

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from .jobs.submission import SubmittedBy
     from .routes.conditions import CompiledPipeline
     from .routes.router import Router
@@ -35,7 +35,7 @@ class PipelineRun:
 
 
 def begin_run(
-    bus: Bus,
+    bus: LocalBus,
     router: Router,
     name: str,
     payload: object,
@@ -72,7 +72,7 @@ def begin_run(
 
 
 def result_of(
-    bus: Bus, run: PipelineRun, pipeline: CompiledPipeline, tree: RunTree
+    bus: LocalBus, run: PipelineRun, pipeline: CompiledPipeline, tree: RunTree
 ) -> dict[str, Any] | None:
     """Return the result of a run that is over.
 
@@ -100,7 +100,7 @@ def result_of(
     return _answer(bus, last[order[-1]]) if order else None
 
 
-def _is_of(bus: Bus, job: RunJob, run: PipelineRun) -> bool:
+def _is_of(bus: LocalBus, job: RunJob, run: PipelineRun) -> bool:
     """Whether a job of the tree is a step of a run, and not of another one that it has begun."""
     context = Contexts.of(bus).get(str(origin_of(job.message).get("context_id")))
     return context is not None and context.root_job_id in run.jobs
@@ -123,6 +123,6 @@ def _step(job: RunJob) -> str:
     return str(origin_of(job.message).get("step"))
 
 
-def _answer(bus: Bus, job: RunJob) -> dict[str, Any] | None:
+def _answer(bus: LocalBus, job: RunJob) -> dict[str, Any] | None:
     log = JobLog.of(bus).of_job(job.message.id)
     return log[-1].answer if log else None

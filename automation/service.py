@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
-    from ..bus.bus import Bus
     from ..bus.doorbell import Listener
+    from ..bus.local_bus import LocalBus
     from .active_config import ConfigSnapshot
     from .config.models import Config, ScheduleEntry, ServiceConfig
     from .schedules.tables import Decision
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 class EndedRuns:
     """The contexts of runs of which no job waits or runs."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._contexts = Contexts.of(bus)
 
@@ -99,7 +99,7 @@ class Housekeeping:
         beat: writes a heartbeat.
     """
 
-    def __init__(self, bus: Bus, records: Sequence[Records], beat: Callable[[], None]) -> None:
+    def __init__(self, bus: LocalBus, records: Sequence[Records], beat: Callable[[], None]) -> None:
         self._bus = bus
         self._records = records
         self._beat = beat
@@ -162,7 +162,7 @@ class Service:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         load: Callable[[], ConfigSnapshot],
         *,
         notifier: Notifier | None = None,

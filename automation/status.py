@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
 #: The states of jobs that are not over.
 _LIVE = (states.QUEUED, states.RUNNING)
@@ -35,7 +35,7 @@ _COUNTED_LIVE = (states.OPEN, states.TIME, states.KEY, states.RUNNING)
 LAST_RUNS = 10
 
 
-def status_of(bus: Bus) -> dict[str, Any]:
+def status_of(bus: LocalBus) -> dict[str, Any]:
     """Return the state of the service and its jobs, as JSON.
 
     `is_saturated` is set when jobs have waited for over a minute while others ran. `left_out` has
@@ -77,7 +77,7 @@ def status_of(bus: Bus) -> dict[str, Any]:
     }
 
 
-def health_of(bus: Bus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
+def health_of(bus: LocalBus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
     """Return the health of a service that runs, as its listeners tell it to everybody here.
 
     It costs a few index walks, where `status_of` asks for statistics of each queue.
@@ -95,7 +95,7 @@ def health_of(bus: Bus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
     }
 
 
-def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
+def plugin_of(bus: LocalBus, name: str) -> dict[str, Any]:
     """Return the stored state of one plugin, as JSON: the keys of its state, never the values."""
     engine = engine_of(bus)
     facts = Facts(engine)
@@ -117,7 +117,7 @@ def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
     }
 
 
-def breaker_history(bus: Bus, plugin: str) -> dict[str, Any]:
+def breaker_history(bus: LocalBus, plugin: str) -> dict[str, Any]:
     """Return the breakers of a plugin, and how they came to their states, as JSON."""
     breakers = Breakers.of(bus)
     return {
@@ -129,7 +129,7 @@ def breaker_history(bus: Bus, plugin: str) -> dict[str, Any]:
     }
 
 
-def reset_breakers(bus: Bus, plugin: str, *, dry_run: bool = False) -> int:
+def reset_breakers(bus: LocalBus, plugin: str, *, dry_run: bool = False) -> int:
     """Close the breakers of a plugin by hand; return how many were not closed."""
     breakers = Breakers.of(bus)
     if not dry_run:
@@ -139,7 +139,7 @@ def reset_breakers(bus: Bus, plugin: str, *, dry_run: bool = False) -> int:
     )
 
 
-def live_jobs(bus: Bus, limit: int) -> list[dict[str, object]]:
+def live_jobs(bus: LocalBus, limit: int) -> list[dict[str, object]]:
     """Return the jobs of plugins that wait or run, in the order of their requests, as JSON."""
     records = []
     for info in queues_of_plugins(bus):
@@ -150,13 +150,13 @@ def live_jobs(bus: Bus, limit: int) -> list[dict[str, object]]:
     return sorted(records, key=lambda job: cast("int", job["seq"]))[:limit]
 
 
-def logged(bus: Bus, limit: int, plugin: str | None = None) -> list[dict[str, Any]]:
+def logged(bus: LocalBus, limit: int, plugin: str | None = None) -> list[dict[str, Any]]:
     """Return the attempts that ended last, the first of them first, with what they printed."""
     entries = JobLog(engine_of(bus)).newest(limit, plugin=plugin)
     return [asdict(entry) for entry in reversed(entries)]
 
 
-def _breakers(bus: Bus) -> list[Breaker]:
+def _breakers(bus: LocalBus) -> list[Breaker]:
     return Breakers.of(bus).states()
 
 
@@ -187,7 +187,7 @@ def _run(run: LogEntry) -> dict[str, Any]:
     }
 
 
-def _queue(bus: Bus, name: str) -> dict[str, Any]:
+def _queue(bus: LocalBus, name: str) -> dict[str, Any]:
     stats = QueueStats.of(Queue.open(bus, name))
     wait_ms = stats.oldest_wait_ms
     return {
@@ -202,7 +202,7 @@ def _queue(bus: Bus, name: str) -> dict[str, Any]:
     }
 
 
-def service_of(bus: Bus) -> dict[str, Any]:
+def service_of(bus: LocalBus) -> dict[str, Any]:
     """Return the last service of the bus, as JSON."""
     row = Fence(engine_of(bus)).row()
     times = {

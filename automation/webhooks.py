@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from .config.models import Config, WebhookEndpoint
     from .config.values import PartOf
 
@@ -278,7 +278,7 @@ class WebhookDeliveries:
         plugins: the names of those that run.
     """
 
-    def __init__(self, bus: Bus, config: Config, plugins: Collection[str]) -> None:
+    def __init__(self, bus: LocalBus, config: Config, plugins: Collection[str]) -> None:
         self._bus = bus
         self._plugins = plugins
         self._router = Router(bus, config, plugins)

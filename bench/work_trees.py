@@ -21,7 +21,7 @@ from measure import Contender, at_most, compare, options, ratio, record, spread
 from ackbus import Bus
 from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
-from ackbus.tasks.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawner, TaskSpec
 
 #: How many trees are made at once.
 AT_ONCE = 48
@@ -38,10 +38,10 @@ ALONE = {
 SPAWN = """
 import sys
 from ackbus import Bus
-from ackbus.tasks.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawner, TaskSpec
 _, bus_dir, folder, task = sys.argv
 with Bus.open(bus_dir) as bus:
-    Spawn(bus).spawn(TaskSpec(task=task, worker="w", folder=folder), agent="bench")
+    Spawner(bus).spawn(TaskSpec(task=task, worker="w", folder=folder), agent="bench")
 """
 
 
@@ -101,7 +101,7 @@ def by_spawn(bus: Bus, folder: Path) -> Contender:
     def run() -> float:
         spec = TaskSpec(task=f"task{next(number)}", worker="w", folder=str(folder))
         started = time.perf_counter()
-        task = Spawn(bus).spawn(spec, agent="bench")
+        task = Spawner(bus).spawn(spec, agent="bench")
         seconds = time.perf_counter() - started
         git(folder, "worktree", "unlock", task.path)
         git(folder, "worktree", "remove", task.path)

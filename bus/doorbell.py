@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ..schema.engine import Engine
-    from .bus import Bus
+    from .local_bus import LocalBus
 
     T = TypeVar("T")
 
@@ -292,13 +292,13 @@ class _Watch:
         self._inotify.close()
 
 
-def listen(bus: Bus, stop: StopEvent | None = None) -> Listener:
+def listen(bus: LocalBus, stop: StopEvent | None = None) -> Listener:
     """Return a listener of a bus, for a waiting loop; close it, or use it in a `with`."""
     return Listener(bus.layout.doorbell, engine_of(bus), stop)
 
 
 def wait_for(
-    bus: Bus,
+    bus: LocalBus,
     look: Callable[[], T],
     is_there: Callable[[T], object] = bool,
     *,
@@ -311,7 +311,7 @@ def wait_for(
         return listener.wait_for(look, is_there, timeout_s=timeout_s, recheck_s=recheck_s)
 
 
-def ring(bus: Bus) -> None:
+def ring(bus: LocalBus) -> None:
     """Wake every waiter of a bus, after the commit where a transaction is open. Never raises."""
     engine_of(bus).after_commit(bus._doorbell.ring)
 

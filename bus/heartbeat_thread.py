@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from threading import Thread
 
-    from .bus import Bus
+    from .local_bus import LocalBus
 
     #: The content of a beat: its status, the agent's task, and how far that is.
     BeatContent = tuple[str, str | None, float | None]
@@ -38,7 +38,7 @@ class Hearts:
         interval_s: how often each beats, in seconds.
     """
 
-    def __init__(self, bus: Bus, *, interval_s: float = BEAT_INTERVAL_S) -> None:
+    def __init__(self, bus: LocalBus, *, interval_s: float = BEAT_INTERVAL_S) -> None:
         self._engine = engine_of(bus)
         self._interval_s = interval_s
         # The new status of an agent; None ends the thread.
@@ -126,7 +126,7 @@ class Heart:
     context manager, or call `start` and `stop`.
     """
 
-    def __init__(self, bus: Bus, agent: str, *, interval_s: float = BEAT_INTERVAL_S) -> None:
+    def __init__(self, bus: LocalBus, agent: str, *, interval_s: float = BEAT_INTERVAL_S) -> None:
         check_agent(agent)
         if not 0 < interval_s < WARN_AFTER_S:
             raise InvalidInput(f"a heart beats every 0 to {WARN_AFTER_S} s, not {interval_s}")

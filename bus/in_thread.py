@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ..schema.message.message import Message
-    from .bus import Bus
+    from .local_bus import LocalBus
     from .log.log import Criteria
 
     T = TypeVar("T")
@@ -53,7 +53,7 @@ async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None 
             executor.shutdown(wait=False)
 
 
-async def follow(bus: Bus, after: int, criteria: Criteria) -> AsyncIterator[Message]:
+async def follow(bus: LocalBus, after: int, criteria: Criteria) -> AsyncIterator[Message]:
     """Yield messages as `Bus.follow` does."""
     log, stop = bus.log, StopEvent()
     with listen(bus, stop) as listener:

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .bus import Bus
+    from .local_bus import LocalBus
 
 #: The `auto_vacuum` of a file that can give pages back.
 _INCREMENTAL = 2
@@ -31,7 +31,7 @@ SPARE_PAGES = 1024
 class Maintenance:
     """Keeps the file and its write-ahead log small. Safe to repeat, and in several processes."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._database = file_of(bus)
 
     def checkpoint(self) -> tuple[int, int]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ..schema.message.draft import Draft
     from ..schema.message.message import Message
-    from .bus import Bus
     from .leases import Leases
+    from .local_bus import LocalBus
     from .log.append import Parents
     from .presence.session_name import Span
 
@@ -31,7 +31,7 @@ NOT_LOOKED_UP: Parents = {}
 ANSWERED_AS = "you answered this as"
 
 
-def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
+def own_answer(bus: LocalBus, request: Message, agent: str) -> Message | None:
     """Return the message by which an agent has answered a request; None if it has not.
 
     Of several messages it is the first whose type ends the request, else the first.
@@ -63,7 +63,7 @@ def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
 # a second answer -----------------------------------------------------------------------------
 
 
-def answered_before(bus: Bus, draft: Draft, parents: Parents = NOT_LOOKED_UP) -> str | None:
+def answered_before(bus: LocalBus, draft: Draft, parents: Parents = NOT_LOOKED_UP) -> str | None:
     """Return the warning about a draft that answers a request once more; None: it does not.
 
     A draft with an id that is stored repeats that message, or is refused for its content.
@@ -93,14 +93,14 @@ def answered_before(bus: Bus, draft: Draft, parents: Parents = NOT_LOOKED_UP) ->
 
 
 def first_answered_before(
-    bus: Bus, drafts: Iterable[Draft], parents: Parents = NOT_LOOKED_UP
+    bus: LocalBus, drafts: Iterable[Draft], parents: Parents = NOT_LOOKED_UP
 ) -> str | None:
     """Return the first warning of `answered_before` about some drafts, or None."""
     return next(filter(None, (answered_before(bus, draft, parents) for draft in drafts)), None)
 
 
 def warn_of_second_answers(
-    bus: Bus, drafts: Iterable[Draft], parents: Parents, stacklevel: int
+    bus: LocalBus, drafts: Iterable[Draft], parents: Parents, stacklevel: int
 ) -> None:
     """Issue the warnings of `answered_before`, each once, from the caller at a level above this."""
     for words in dict.fromkeys(answered_before(bus, draft, parents) for draft in drafts):
@@ -111,14 +111,14 @@ def warn_of_second_answers(
 # who has answered, and what ------------------------------------------------------------------
 
 
-def is_answer(bus: Bus, request: Message, message: Message) -> bool:
+def is_answer(bus: LocalBus, request: Message, message: Message) -> bool:
     """Whether a message after a request answers it, by the convention of types."""
     if message.type not in ReplyTypes.of(request.type).all():
         return False
     return request_meant(bus, message, request.type) in (None, request.seq)
 
 
-def request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
+def request_meant(bus: LocalBus, reply: Message, request_type: str) -> int | None:
     """Return the seq of the request of a type that a message answers, if it names one.
 
     None: it is for every request of that type before it in its conversation.

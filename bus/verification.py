@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..schema.engine import Engine
     from ..schema.message.message import Message
-    from .bus import Bus
+    from .local_bus import LocalBus
     from .log.log import Log
     from .signing import Keyring, SigningKey
 
@@ -369,7 +369,7 @@ class Verification:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         *,
         keyring: Keyring | None = None,
         chain: bool = True,

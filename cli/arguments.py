@@ -14,18 +14,20 @@ from .show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
 #: The ways in which a bus is found that no option or variable names.
 _UPWARDS = "looking upwards from here"
 BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
 
-def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+def open_bus(
+    directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
+) -> LocalBus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    from ..bus.bus import Bus  # the guard most often needs no more than the file
+    from ..bus.local_bus import LocalBus  # the guard most often needs no more than the file
 
-    return Bus(open_file(directory, user, write_timeout_s=write_timeout_s))
+    return LocalBus(open_file(directory, user, write_timeout_s=write_timeout_s))
 
 
 def open_file(

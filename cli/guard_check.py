@@ -23,7 +23,7 @@ from .show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..bus.reservations.reservations import Conflict
     from ..schema.sqlite.database import Database
 
@@ -47,14 +47,14 @@ def describe(conflict: Conflict, holder: str = "") -> str:
     )
 
 
-def state_of_holder(bus: Bus, conflict: Conflict) -> str:
+def state_of_holder(bus: LocalBus, conflict: Conflict) -> str:
     """Return whether the holder of a conflict lives, and since when it is silent."""
     from ..subscribers.overview.agents import holder_of
 
     return str(holder_of(bus, conflict.held))
 
 
-def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
+def conflict_record(bus: LocalBus, conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
     from ..subscribers.overview.agents import holder_of
 
@@ -147,9 +147,9 @@ def _print_conflicts(
     ]
     if not conflicts:
         return False
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
-    with Bus(database) as bus:
+    with LocalBus(database) as bus:
         for conflict in conflicts:
             if output.is_json():
                 output.json_line(conflict_record(bus, conflict))
@@ -187,7 +187,7 @@ def check_mode(mode: str, *modes: str) -> None:
         raise InvalidInput(f"the mode must be {' or '.join(modes)}, not {mode!a}")
 
 
-def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
+def open_bus(tree: WorkTree, directory: str | None, user: bool) -> LocalBus:
     """Open the bus as other commands do, but look for it from the root of the work tree."""
     return arguments.open_bus(_bus_around(tree, directory, user), user)
 
@@ -196,7 +196,7 @@ def _bus_around(tree: WorkTree, directory: str | None, user: bool) -> str | None
     return find_bus(tree.root) if directory is None and not user else directory
 
 
-def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
+def _line(bus: LocalBus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
     reservation = conflict.held
     if reservation.mode == "shared":

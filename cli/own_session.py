@@ -9,7 +9,7 @@ from ..schema.process_table import SESSION_VARIABLE, ancestors, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..subscribers.inboxes.session_names import SessionNames
 
 
@@ -21,7 +21,7 @@ def holder() -> str | None:
     return None if process is None else str(process)
 
 
-def process_here(bus: Bus, agent: str) -> str | None:
+def process_here(bus: LocalBus, agent: str) -> str | None:
     """Return the process of the session under an agent's name that runs this command, or None."""
     from ..subscribers.inboxes.session_names import SessionNames
 

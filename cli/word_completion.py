@@ -12,7 +12,7 @@ from contextlib import suppress
 from typer._click.shell_completion import CompletionItem, split_arg_string
 from typer._completion_classes import BashComplete
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..bus.log.catalog import Catalog
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    Values = Callable[[Bus], Iterable[str]]
+    Values = Callable[[LocalBus], Iterable[str]]
 
 #: The newest messages whose names are offered besides those that have been counted.
 _NEWEST = 500
@@ -138,42 +138,42 @@ def _place(value: str) -> tuple[int, str]:
     return (len(value) if value.isdecimal() else 0, value)  # 2 before 10
 
 
-def _open(parameters: dict[str, Any]) -> Bus:
+def _open(parameters: dict[str, Any]) -> LocalBus:
     directory = user_bus() if parameters.get("user") else parameters.get("directory")
-    return Bus.open(directory, write_timeout_s=_LOCK_TIMEOUT_S)
+    return LocalBus.open(directory, write_timeout_s=_LOCK_TIMEOUT_S)
 
 
-def _agents(bus: Bus) -> Iterable[str]:
+def _agents(bus: LocalBus) -> Iterable[str]:
     newest = (message.from_agent for message in bus.log.newest(_NEWEST))
     return [*bus.agents.recorded(), *bus.log.recipients(), *newest]
 
 
-def _types(bus: Bus) -> Iterable[str]:
+def _types(bus: LocalBus) -> Iterable[str]:
     newest = (message.type for message in bus.log.newest(_NEWEST))
     return [*Catalog.of(bus).counts("type"), *newest]
 
 
-def _queues(bus: Bus) -> Iterable[str]:
+def _queues(bus: LocalBus) -> Iterable[str]:
     return [queue.name for queue in Queues(bus).list()]
 
 
-def _jobs(bus: Bus) -> Iterable[str]:
+def _jobs(bus: LocalBus) -> Iterable[str]:
     views = Views.of(bus)
     queues = Queues(bus).list()
     return [str(job.seq) for queue in queues for job in views.jobs(queue, "jobs_newest", *_SEQS)]
 
 
-def _dead(bus: Bus) -> Iterable[str]:
+def _dead(bus: LocalBus) -> Iterable[str]:
     views = Views.of(bus)
     of_state = ("jobs_newest_ended_badly", *_SEQS, DEAD)
     return [str(job.seq) for queue in Queues(bus).list() for job in views.jobs(queue, *of_state)]
 
 
-def _no_names(bus: Bus) -> Iterable[str]:
+def _no_names(bus: LocalBus) -> Iterable[str]:
     return ()
 
 
-def _leases(bus: Bus) -> Iterable[str]:
+def _leases(bus: LocalBus) -> Iterable[str]:
     return [lease.name for lease in bus.leases.list()]
 
 

@@ -20,8 +20,8 @@ from ..automation.schedules.tables import Decisions, Schedules
 from ..automation.service import Service
 from ..automation.service_lock import bus_of
 from ..automation.webhooks import BadSignature, WebhookDeliveries, sign, verify
-from ..bus.bus import Bus
 from ..bus.doorbell import ring
+from ..bus.local_bus import LocalBus
 from ..export.jsonl.exporter import Exporter
 from ..schema.processes import start_thread
 from ..subscribers.jobs.claims import COMPLETED, Claims
@@ -212,7 +212,7 @@ class AutomationProof:
         )
 
 
-def read_proof(bus: Bus) -> AutomationProof:
+def read_proof(bus: LocalBus) -> AutomationProof:
     """Count the proof from the log and the tables."""
     messages = list(bus.read())
     jobs = [message for message in messages if _is_job(message)]
@@ -252,7 +252,7 @@ def read_proof(bus: Bus) -> AutomationProof:
     )
 
 
-def jobs_of(bus: Bus, plugin: str) -> list[Job]:
+def jobs_of(bus: LocalBus, plugin: str) -> list[Job]:
     """Return the jobs of a plugin, in order."""
     jobs = Jobs.of(bus)
     job_lists = (jobs.of_message(message.seq) for message in bus.read(type=f"plugin.{plugin}.*"))
@@ -263,7 +263,7 @@ def _is_job(message: Message) -> bool:
     return message.type.startswith("plugin.") and "submitted_by" in message.headers
 
 
-def _attempts(bus: Bus, job: Job) -> list[str]:
+def _attempts(bus: LocalBus, job: Job) -> list[str]:
     try:
         queue = Queues(bus).get(job.queue)
     except QueueNotFound:
@@ -357,9 +357,9 @@ class JumpingService:
         return self._folder / "service.jsonl"
 
     def __enter__(self) -> JumpingService:
-        self._by_the_host = Bus.init(self._directory)
+        self._by_the_host = LocalBus.init(self._directory)
         self._clock = JumpingClock(self._by_the_host.now_ms)
-        self.bus = Bus.open(self._directory, clock=self._clock)
+        self.bus = LocalBus.open(self._directory, clock=self._clock)
         snapshot = examine_folder(self._folder, {})
         self.config, self.plugins = snapshot.config, tuple(snapshot.plugins)
         self._log_file: TextIO = self._log_path.open("w", encoding="utf-8")
@@ -375,7 +375,7 @@ class JumpingService:
             self._state.is_ready = True
 
         try:
-            with Bus.open(self._directory, clock=self._clock) as bus:
+            with LocalBus.open(self._directory, clock=self._clock) as bus:
                 self._service = Service(bus, lambda: examine_folder(self._folder, {}))
                 self._service.run(ready)
         except BaseException as error:

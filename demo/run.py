@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..export.jsonl.exporter import Exporter
 from ..schema.children import PythonProcesses
 from ..schema.directory.layout import BUS_DIRECTORY, Layout
@@ -134,7 +134,7 @@ class DemoProof:
         return len(counts) == 1 and self.takeover is not None and self.takeover.holds
 
 
-def read_proof(bus: Bus) -> DemoProof:
+def read_proof(bus: LocalBus) -> DemoProof:
     """Count the proof from the log and the claims; one page of the log is in memory at a time."""
     claims, queue = Claims.of(bus), Queue.open(bus, TASK)
     tasks = examined = reported_once = results = 0
@@ -215,7 +215,7 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
         raise NotFound(f"nothing to examine: no text files in {root}")
     began = time.monotonic()
     place = named_bus(directory) or os.path.join(fresh_folder(), BUS_DIRECTORY)
-    with Bus.init(place) as bus, Exporter(bus):
+    with LocalBus.init(place) as bus, Exporter(bus):
         where = bus.layout.directory
         say(f"the bus is in {where}, and stays there")
         Queue.create(bus, TASK)
@@ -234,7 +234,7 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
     return DemoRun(where, time.monotonic() - began, proof, tree.binary, tree.unreadable)
 
 
-def _assign(bus: Bus, tree: TextFiles) -> int:
+def _assign(bus: LocalBus, tree: TextFiles) -> int:
     """Publish a task for each file, and return how many there are."""
     count = 0
     files = iter(tree)
@@ -245,7 +245,7 @@ def _assign(bus: Bus, tree: TextFiles) -> int:
 
 
 def _watch(
-    bus: Bus, workers: PythonProcesses, tasks: int, say: Say, move: Callable[[int], object]
+    bus: LocalBus, workers: PythonProcesses, tasks: int, say: Say, move: Callable[[int], object]
 ) -> None:
     """Follow the log until each task has its answer, and kill the worker that stalls.
 
@@ -272,7 +272,7 @@ def _watch(
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill(bus: Bus, workers: PythonProcesses, hold: Message) -> str:
+def _kill(bus: LocalBus, workers: PythonProcesses, hold: Message) -> str:
     """Kill the worker that stalls, publish a message about it, and return a line."""
     worker, path = hold.from_agent, hold.payload["path"]
     pid = workers.kill(worker)

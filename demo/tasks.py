@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..export.jsonl.exporter import Exporter
 from ..git.repository import Repository
 from ..schema.children import PythonProcesses
@@ -218,7 +218,7 @@ class TasksProof:
         )
 
 
-def read_proof(bus: Bus, project: Project) -> TasksProof:
+def read_proof(bus: LocalBus, project: Project) -> TasksProof:
     """Count the proof from the log and the repository."""
     changes = [
         change for change in bus.read(type="state_change") if isinstance(change.payload, dict)
@@ -240,7 +240,7 @@ def read_proof(bus: Bus, project: Project) -> TasksProof:
     )
 
 
-def _first_jobs(bus: Bus) -> int:
+def _first_jobs(bus: LocalBus) -> int:
     """Count the jobs that the plan put into the queue at once, as first attempts."""
     planned = {message.payload["task"] for message in bus.read(type="task_planned")}
     jobs = [message.payload for message in bus.read(type="task.job")]
@@ -365,7 +365,7 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
     project.make()
     say(f"the repository is in {project.repository}, the bus in {where}; both stay there")
     with (
-        Bus.init(where) as bus,
+        LocalBus.init(where) as bus,
         Team(where, project) as team,
         progress("landing", len(PLAN)) as move,
     ):
@@ -380,7 +380,7 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
             return landed == len(PLAN)
 
         wait_until(have_all_landed, "all tasks land", team.ends)
-    with Bus.open(where) as bus:
+    with LocalBus.open(where) as bus:
         Exporter(bus).export_once()
         proof = read_proof(bus, project)
         taken_over_by = Tasks(bus).get(CELLAR).worker
@@ -388,7 +388,7 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
     return TasksRun(where, project.repository, took_s, killed, taken_over_by, proof)
 
 
-def _kill_stalled_worker(bus: Bus, team: Team, project: Project, say: Say) -> str:
+def _kill_stalled_worker(bus: LocalBus, team: Team, project: Project, say: Say) -> str:
     hold_path = os.path.join(project.meeting, "held")
     wait_until(lambda: os.path.exists(hold_path), f"an agent works on {CELLAR}", team.ends)
     worker = Tasks(bus).get(CELLAR).worker
@@ -397,7 +397,7 @@ def _kill_stalled_worker(bus: Bus, team: Team, project: Project, say: Say) -> st
     return worker
 
 
-def _landed(bus: Bus) -> int:
+def _landed(bus: LocalBus) -> int:
     tasks = Tasks(bus)
     done = 0
     for name in PLAN:

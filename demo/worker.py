@@ -11,7 +11,7 @@ import threading
 import warnings
 from dataclasses import asdict, dataclass, field
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..subscribers.queues.queue import Queue
 from ..workers.worker import Worker
 
@@ -218,7 +218,7 @@ def main(directory: str, root: str, name: str, held_seq: str) -> None:
         held_seq: the seq of the task at whose first attempt the worker stalls, to be killed.
     """
     over = threading.Event()
-    with Bus.open(directory) as bus:
+    with LocalBus.open(directory) as bus:
         worker = Worker(
             bus, Queue.open(bus, TASK), group=name, instance=f"pid {os.getpid()}", lease_s=LEASE_S
         )

@@ -9,7 +9,7 @@ from functools import partial
 import apsw
 
 from ..automation.attention import checks_of
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.directory.discovery import refuse_place
 from ..schema.directory.layout import Layout, lost_file_hint
 from ..schema.errors import AckbusError, BusUnusable, Unfinished
@@ -99,7 +99,7 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
         return  # what the tables hold can't be told
     if any(finding.state == "bad" for finding in findings):
         yield from examine({"contents": lambda: check_contents(database.layout)})
-    opened = Bus(database)
+    opened = LocalBus(database)
     yield from examine(
         {
             "state": lambda: check_state(database, full=full),

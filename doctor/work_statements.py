@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
 #: Statements that put jobs and claims right, and that find those to change.
 MENDING = Queries(beside=__file__, file="work.sql")
@@ -24,6 +24,6 @@ MENDING |= {
 }
 
 
-def seqs_of(bus: Bus, statement: str, *values: object) -> list[Any]:
+def seqs_of(bus: LocalBus, statement: str, *values: object) -> list[Any]:
     """Return the first column of what a statement of `work.sql` finds, or has changed."""
     return [row[0] for row in file_of(bus).rows(MENDING[statement], values)]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
 
 #: How many messages a segment has at the most.
@@ -61,7 +61,7 @@ class Archiver:
         BusUnusable: the lock can't be had.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._archive = bus.archive
         self._lock: FileLock | None = None
@@ -206,7 +206,7 @@ DISCARDED, _ARCHIVER = "bus.discarded", "bus-archive"
 _HAS_BLOB = b'"payload_ref":"'
 
 
-def segments_upto(bus: Bus, upto_seq: int) -> list[Segment]:
+def segments_upto(bus: LocalBus, upto_seq: int) -> list[Segment]:
     """Return the segments, from the first on, all of whose messages are up to a seq.
 
     Raises:
@@ -223,7 +223,7 @@ def segments_upto(bus: Bus, upto_seq: int) -> list[Segment]:
     return segments
 
 
-def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
+def discard(bus: LocalBus, segments: Sequence[Segment]) -> Discarded:
     """Delete segments for good, within the block of an `Archiver`.
 
     Their ids stay taken. The blobs that only they name are collected later, as others are; the
@@ -246,7 +246,7 @@ def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
     return discarded
 
 
-def finish(bus: Bus) -> None:
+def finish(bus: LocalBus) -> None:
     """Delete the words and the files of what is discarded, also of a process that died."""
     if not bus.archive.discarded_files():
         return
@@ -255,7 +255,7 @@ def finish(bus: Bus) -> None:
     bus.archive.delete_discarded()
 
 
-def _blobs_of_none_but(bus: Bus, first_seq: int, last_seq: int) -> set[str]:
+def _blobs_of_none_but(bus: LocalBus, first_seq: int, last_seq: int) -> set[str]:
     """Return the blobs that only archived messages of a range name."""
     try:
         refs = _blobs(bus, first_seq - 1, last_seq)
@@ -269,6 +269,6 @@ def _blobs_of_none_but(bus: Bus, first_seq: int, last_seq: int) -> set[str]:
         return set()
 
 
-def _blobs(bus: Bus, after_seq: int, upto_seq: int) -> set[str]:
+def _blobs(bus: LocalBus, after_seq: int, upto_seq: int) -> set[str]:
     messages = bus.archive.read(after_seq, upto_seq, _HAS_BLOB)
     return {message.payload_ref for message in messages if message.payload_ref is not None}

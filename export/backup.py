@@ -16,7 +16,7 @@ import stat
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..bus.log.archive_reader import segment_name
 from ..bus.log.catalog import Catalog
 from ..schema.callbacks import check_progress
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # The check of a copy of a bus, by its own files: a disk may store wrong bytes.
 
 
-def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
+def verify_copy(copy: LocalBus, lacking: Collection[str]) -> None:
     """Check the file of a copy from end to end, its segments, and every blob that it names.
 
     Args:
@@ -74,7 +74,7 @@ def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
                 raise _damaged(copy, str(error)) from error
 
 
-def _damaged(copy: Bus, why: str) -> BusUnusable:
+def _damaged(copy: LocalBus, why: str) -> BusUnusable:
     return BusUnusable(f"what was written to {copy.layout.directory} is not what is read: {why}")
 
 
@@ -107,7 +107,7 @@ class Backup:
 
 
 def back_up(
-    bus: Bus,
+    bus: LocalBus,
     directory: str | os.PathLike[str],
     *,
     replace: bool = False,
@@ -152,7 +152,7 @@ def back_up(
     return backup
 
 
-def bytes_to_copy(bus: Bus) -> int:
+def bytes_to_copy(bus: LocalBus) -> int:
     """Return about how many bytes a backup copies: the size of the bus's files and blobs."""
     layout = bus.layout
     segments = sum(segment.bytes for segment in bus.archive.segments())
@@ -165,7 +165,7 @@ def _database_bytes(layout: Layout) -> int:
     return 0 if status is None else status.st_size
 
 
-def _size(bus: Bus, ref: str) -> int:
+def _size(bus: LocalBus, ref: str) -> int:
     try:
         return bus.blobs.size(ref)
     except BlobMissing:  # it was collected since its name was read
@@ -274,7 +274,7 @@ class _Copier:
     """Copies the parts of a bus, one after the other, and counts."""
 
     def __init__(
-        self, bus: Bus, layout: Layout, on_progress: Callable[[int], object] | None
+        self, bus: LocalBus, layout: Layout, on_progress: Callable[[int], object] | None
     ) -> None:
         self._bus = bus
         self._layout = layout
@@ -299,7 +299,7 @@ class _Copier:
             on_progress=self._on_progress,
         )
         self._done = _database_bytes(self._layout)
-        with Bus.open(self._layout.directory) as copy:
+        with LocalBus.open(self._layout.directory) as copy:
             segments = sum(self._segments(copy))
             blobs = sum(self._blobs(copy))
             verify_copy(copy, self._lacking)
@@ -313,7 +313,7 @@ class _Copier:
             folder.sync()
         return backup
 
-    def _segments(self, copy: Bus) -> Iterator[bool]:
+    def _segments(self, copy: LocalBus) -> Iterator[bool]:
         """Copy the segments that the copy knows, each checked; yield whether it was."""
         self._segment_files.make()
         for segment in copy.archive.segments():
@@ -337,7 +337,7 @@ class _Copier:
             os.fsync(file.fileno())
         return True
 
-    def _blobs(self, copy: Bus) -> Iterator[bool]:
+    def _blobs(self, copy: LocalBus) -> Iterator[bool]:
         """Copy the blobs that messages of the copy name, each checked; yield whether it was."""
         self._blob_files.make()
         for ref in copy.log.named_blobs():

@@ -18,8 +18,8 @@ from prometheus_client.registry import Collector
 from ..automation import attention as measures
 from ..automation.attention import findings
 from ..automation.jobs.events import ENDED
-from ..bus.bus import Bus
 from ..bus.heartbeats import Liveness
+from ..bus.local_bus import LocalBus
 from ..export.jsonl.writer import Position
 from ..schema.findings import GRADES
 from ..subscribers.inboxes.failed_deliveries import Cursors, Deliveries
@@ -45,7 +45,7 @@ class AutomationCollector(Collector):
         bus: the bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         #: Ends of jobs are counted from here on.
         self._seq = bus.log.newest_seq()
@@ -138,7 +138,7 @@ class BusCollector(Collector):
         bus: the bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._claims = Claims.of(bus)
         #: Claims are counted from here on.

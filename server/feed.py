@@ -24,8 +24,8 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
-from ..bus.bus import Bus
 from ..bus.doorbell import RECHECK_S, listen
+from ..bus.local_bus import LocalBus
 from ..bus.log.log import Criteria
 from ..schema.errors import AckbusError
 from ..schema.message.message import Message
@@ -33,7 +33,7 @@ from ..schema.processes import start_thread
 from ..schema.sqlite.rules.damaged_rows import damage_behind
 from .access.access import is_still_authorized
 from .access.table import AccessRule
-from .listening import ClientTimeouts
+from .connections import ClientTimeouts
 
 # Batches of messages in order, encoded once for all their clients.
 
@@ -153,7 +153,7 @@ class FeedHistory:
         bus: whose log.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._blocks: OrderedDict[tuple[int, int], asyncio.Task[list[Batch]]] = OrderedDict()
         self._readers = anyio.CapacityLimiter(_READERS)
@@ -222,7 +222,7 @@ class LiveFeed:
         bus: whose messages.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._history = FeedHistory(bus)
         self._batches: list[Batch] = []

@@ -10,7 +10,7 @@ import anyio.to_thread
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.errors import BusUnusable
 from .access.access import GuardedRouter
 from .access.table import SERVER
@@ -39,7 +39,7 @@ class Readiness:
         bus: the bus that is served.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._directory = bus.layout.directory
         self._path = bus.layout.database
         self._file = _identity(self._path)
@@ -68,7 +68,7 @@ class Readiness:
 
         An open connection goes on with a file that was moved or deleted, so it proves nothing.
         """
-        with Bus.open(self._directory, write_timeout_s=_WRITE_S) as bus:
+        with LocalBus.open(self._directory, write_timeout_s=_WRITE_S) as bus:
             if _identity(self._path) != self._file:
                 raise BusUnusable(
                     f"{self._path} is no longer the file that is served; start the server again"

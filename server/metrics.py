@@ -16,7 +16,7 @@ from prometheus_client import (
 from prometheus_client import generate_latest as generate
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from .access.access import GuardedRouter
 from .access.table import SERVER
 from .bus_metrics import AutomationCollector, BusCollector
@@ -33,7 +33,7 @@ class Metrics:
         bus: the bus that it serves.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "ackbus_http_requests",

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.responses import RedirectResponse
 
 from ..bus import tracing
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.errors import (
     AckbusError,
     AnsweredAgainWarning,
@@ -45,10 +45,7 @@ from .api.jobs import router as jobs
 from .api.leases import router as leases
 from .api.messages import router as messages
 from .api.queues import router as queues
-from .feed import LiveFeed
-from .health import Readiness
-from .health import router as health
-from .listening import (
+from .connections import (
     MAX_BLOB_BYTES,
     MAX_BODY_BYTES,
     BodyLimit,
@@ -58,6 +55,9 @@ from .listening import (
     server_config,
     url_of,
 )
+from .feed import LiveFeed
+from .health import Readiness
+from .health import router as health
 from .mcp.route import McpMount
 from .metrics import Metrics, RequestMetrics
 from .metrics import router as metrics
@@ -85,7 +85,7 @@ _DOCUMENT = "/v1/openapi.json"
 
 
 def create_app(
-    bus: Bus,
+    bus: LocalBus,
     access: BusAccess,
     *,
     hosts: Collection[str] | None = None,
@@ -386,7 +386,7 @@ class Options:
 
 
 def serve(
-    bus: Bus, options: Options, *, on_ready: Callable[[str], object] = lambda url: None
+    bus: LocalBus, options: Options, *, on_ready: Callable[[str], object] = lambda url: None
 ) -> None:
     """Serve a bus until SIGINT or SIGTERM. Blocks; call it from the main thread.
 
@@ -433,7 +433,7 @@ def serve(
             server.run(sockets=[listener])
 
 
-def _access_of_pushpals(bus: Bus, options: Options) -> BusAccess:
+def _access_of_pushpals(bus: LocalBus, options: Options) -> BusAccess:
     """Return what authenticates requests in PushPals' forms; they need tokens unless it is open.
 
     Raises:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Path, Request, Response, WebSocket, WebSo
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..bus.log.log import Criteria
 from ..schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ..schema.message.draft import Draft
@@ -30,8 +30,8 @@ from .api.common import (
     problems,
 )
 from .api.messages import publish_all
+from .connections import ClientTimeouts
 from .feed import Batch, LiveFeed, StreamClient, StreamEnd
-from .listening import ClientTimeouts
 from .problems import problem
 from .records import DEFAULT_AGENT_TEXT, Id, Name, ReceiptRecord, RequestBody
 from .waiting import begin_after, until_gone
@@ -80,7 +80,7 @@ async def serve_socket(
         filters: further filters, which it can't change.
     """
     await socket.accept()  # a browser hears no reason before
-    bus: Bus = socket.app.state.bus
+    bus: LocalBus = socket.app.state.bus
     feed: LiveFeed = socket.app.state.feed
     patience: ClientTimeouts = socket.app.state.patience
     try:
@@ -236,7 +236,7 @@ async def events(
 
 def stream_of(
     request: Request,
-    bus: Bus,
+    bus: LocalBus,
     filters: Criteria,
     after: int | None,
     last_event_id: str | None,

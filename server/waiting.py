@@ -12,7 +12,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.types import Receive
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..bus.log.log import Criteria
 from ..schema.errors import BusBusy, InvalidInput
 from ..schema.message.message import Message
@@ -66,7 +66,7 @@ async def until_gone(receive: Receive) -> None:
 # The seq at which a stream begins.
 
 
-def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
+def begin_after(bus: LocalBus, after: int | None, last_event_id: str | None) -> int:
     """Return the seq after which a stream begins.
 
     Args:

@@ -25,7 +25,7 @@ from ..automation.config.access_settings import HEALTH_PATH
 from ..automation.config.models import WebhookEndpoint
 from ..automation.status import health_of
 from ..automation.webhooks import BadSignature, WebhookDeliveries, verify
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.errors import AckbusError, InvalidInput, LimitReached, NotFound
 from .access.access import Bucket
 from .health import CHECK_S
@@ -115,7 +115,7 @@ _log = logging.getLogger("ackbus.automation.webhooks")
 
 
 def webhook_app(
-    bus: Bus, snapshot: Callable[[], ConfigSnapshot], *, body_s: float = BODY_S
+    bus: LocalBus, snapshot: Callable[[], ConfigSnapshot], *, body_s: float = BODY_S
 ) -> Starlette:
     """Return the application that takes webhooks.
 
@@ -130,7 +130,9 @@ def webhook_app(
 class Receiver:
     """Answers requests by the endpoints of a configuration, in one event loop."""
 
-    def __init__(self, bus: Bus, snapshot: Callable[[], ConfigSnapshot], body_s: float) -> None:
+    def __init__(
+        self, bus: LocalBus, snapshot: Callable[[], ConfigSnapshot], body_s: float
+    ) -> None:
         self._bus = bus
         self._snapshot = snapshot
         self._bodies = HeldBodies(body_s)
@@ -201,7 +203,7 @@ class Receiver:
 class _WebhookEndpoints:
     """The endpoints of one configuration. Any thread may use it."""
 
-    def __init__(self, bus: Bus, snapshot: ConfigSnapshot) -> None:
+    def __init__(self, bus: LocalBus, snapshot: ConfigSnapshot) -> None:
         self.snapshot = snapshot
         self._bus = bus
         webhooks = snapshot.config.webhooks

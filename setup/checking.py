@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..schema.children import ReapedChild, run_child
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.names import new_id
@@ -187,7 +187,7 @@ class SetupFinding:
     says: str
 
 
-def check(installation: Installation, bus: Bus) -> Iterator[SetupFinding]:
+def check(installation: Installation, bus: LocalBus) -> Iterator[SetupFinding]:
     """Check each part of the setup, and try it as the program would."""
     files = installation.files()
     yield from _sessions(installation, bus)
@@ -225,7 +225,7 @@ def _configuration(installation: Installation, file: ConfigFile) -> SetupFinding
     return SetupFinding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
 
 
-def _sessions(installation: Installation, bus: Bus) -> Iterator[SetupFinding]:
+def _sessions(installation: Installation, bus: LocalBus) -> Iterator[SetupFinding]:
     """Report the sessions under the agent's name, and processes that use the name without one."""
     running = SessionNames.of(bus).running(installation.agent)
     if running:
@@ -248,7 +248,7 @@ def _not_ours(part: str, command: str, installation: Installation) -> SetupFindi
 # MCP -----------------------------------------------------------------------------------------
 
 
-def _server(words: list[str], installation: Installation, bus: Bus) -> SetupFinding:
+def _server(words: list[str], installation: Installation, bus: LocalBus) -> SetupFinding:
     if not words:
         return SetupFinding("mcp", False, "no server is configured")
     if words[:2] != [installation.bus, "mcp"]:
@@ -274,7 +274,7 @@ def _server(words: list[str], installation: Installation, bus: Bus) -> SetupFind
 # hooks ---------------------------------------------------------------------------------------
 
 
-def _hook(command: str | None, installation: Installation, bus: Bus) -> SetupFinding:
+def _hook(command: str | None, installation: Installation, bus: LocalBus) -> SetupFinding:
     if command is None:
         return SetupFinding("hook", False, "no hook is configured")
     if not command.startswith(hook_command([installation.bus, "hook", "stop"]) + " ") or (

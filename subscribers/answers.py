@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final, Literal
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
     from .options import AnswerState
 
@@ -101,8 +101,8 @@ class Answer:
 
 
 @checked
-def check(
-    bus: Bus,
+def answer_in(
+    bus: LocalBus,
     conversation: str,
     *,
     success_type: str | None = None,
@@ -141,7 +141,7 @@ def check(
 
 
 def double_answers(
-    bus: Bus,
+    bus: LocalBus,
     conversation: str,
     *,
     success_type: str | None = None,
@@ -166,7 +166,7 @@ def double_answers(
     return [answer for answer, _ in replies] if len(kinds) < len(replies) else []
 
 
-def named(bus: Bus, key: str) -> str | None:
+def named(bus: LocalBus, key: str) -> str | None:
     """Return what a key lets `check` look at: the id of a conversation, or of a request in it.
 
     Args:
@@ -186,7 +186,7 @@ def named(bus: Bus, key: str) -> str | None:
 
 
 def receive(
-    bus: Bus, answer: Answer, reader: str | None, *, timeout_s: float = RECEIVE_WITHIN_S
+    bus: LocalBus, answer: Answer, reader: str | None, *, timeout_s: float = RECEIVE_WITHIN_S
 ) -> None:
     """Take an answer out of the inbox of its reader, if that is the agent that asked.
 
@@ -209,7 +209,7 @@ def receive(
         return
 
 
-def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
+def answered(bus: LocalBus, requests: Iterable[Message]) -> set[int]:
     """Return the seqs of the requests that have an answer.
 
     It walks once for each conversation and type over the messages after the first of its requests.
@@ -231,7 +231,7 @@ def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
     return seqs
 
 
-def _request_of(bus: Bus, conversation: str) -> Message | None:
+def _request_of(bus: LocalBus, conversation: str) -> Message | None:
     message = bus.get(conversation)
     if message is not None and message.type.endswith(REQUEST):
         return message
@@ -244,7 +244,7 @@ def _request_of(bus: Bus, conversation: str) -> Message | None:
 
 
 def answers_to(
-    bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
+    bus: LocalBus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[Answer]:
     """Yield every answer in a conversation to a request. Reads only the messages after it.
 
@@ -263,7 +263,7 @@ def answers_to(
 
 
 def _answers_of_any_type(
-    bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
+    bus: LocalBus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[tuple[Answer, bool]]:
     """Yield the answers to a request, and whether their types are those of the convention."""
     request = bus.get(request_seq)

@@ -1,4 +1,4 @@
-"""The options of inboxes and queues, and the words of states, for type checkers."""
+"""The options of inboxes, queues and workers, and the words of states, for type checkers."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ class InboxOptions(TypedDict, total=False):
     max_deliveries: int
     retry_pause_s: float
     recheck_s: float | None
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of `Worker`."""
+
+    group: str | None
+    instance: str | None
+    concurrency: int
+    lease_s: float
+    success_type: str | None
+    failure_type: str | None
+    answers: bool
+    beats: bool
+    warn_hops: int
+    max_hops: int
 
 
 class PolicyRules(TypedDict, total=False):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterable, Iterator
     from typing import Unpack
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.fields import MessageFields
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
@@ -46,7 +46,7 @@ class Request:
             live worker serves its type; else None.
     """
 
-    bus: Bus
+    bus: LocalBus
     seq: int
     id: str
     conversation: str
@@ -57,7 +57,7 @@ class Request:
     @classmethod
     def send(
         cls,
-        bus: Bus,
+        bus: LocalBus,
         type: str,
         payload: object = ABSENT,
         *,
@@ -94,7 +94,7 @@ class Request:
     @classmethod
     async def send_async(
         cls,
-        bus: Bus,
+        bus: LocalBus,
         type: str,
         payload: object = ABSENT,
         *,
@@ -109,7 +109,9 @@ class Request:
         return await in_thread(send)
 
     @classmethod
-    def published(cls, bus: Bus, seq: int, reply_types: ReplyTypes, *, is_new: bool) -> Request:
+    def published(
+        cls, bus: LocalBus, seq: int, reply_types: ReplyTypes, *, is_new: bool
+    ) -> Request:
         """Return the request that its asker has published, without a warning.
 
         Args:
@@ -173,7 +175,7 @@ class Request:
 
 @checked
 def request(
-    bus: Bus,
+    bus: LocalBus,
     type: str,
     payload: object = ABSENT,
     *,
@@ -209,7 +211,7 @@ def request(
 
 @checked
 async def request_async(
-    bus: Bus,
+    bus: LocalBus,
     type: str,
     payload: object = ABSENT,
     *,

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from .options import Start
 
 #: All that the log holds; only what comes from now on.
@@ -16,7 +16,7 @@ BEGINNING: Final = "beginning"
 NOW: Final = "now"
 
 
-def seq_before(bus: Bus, start: Start) -> int:
+def seq_before(bus: LocalBus, start: Start) -> int:
     """Return the seq after which a new reader begins, 0 for the beginning.
 
     Args:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import Any, Literal
 
-    from ..bus.bus import Bus
     from ..bus.heartbeats import Heartbeat
+    from ..bus.local_bus import LocalBus
     from ..schema.directory.folder import Folder
     from ..workers.processes.run_process import ProcessEnd
     from .agent_program import OutputLine
@@ -71,7 +71,7 @@ class NoCrew(NotFound):
 class CrewLock:
     """The right to run the crew of a bus, from `acquire` to `close`."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._lock: FileLock | None = None
 
@@ -118,7 +118,7 @@ class CrewLock:
         self.close()
 
 
-def saved_state(bus: Bus) -> dict[str, Any] | None:
+def saved_state(bus: LocalBus) -> dict[str, Any] | None:
     """Return the state that the last crew has written; None if none ever ran."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError), bus.layout.files.read(STATE) as file:
         state = orjson.loads(read_at_most(file, STATE))
@@ -126,7 +126,7 @@ def saved_state(bus: Bus) -> dict[str, Any] | None:
     return None
 
 
-def is_running(bus: Bus) -> bool:
+def is_running(bus: LocalBus) -> bool:
     """Whether a crew holds the lock of a bus: the kernel knows, whatever a file says."""
     try:
         with bus.layout.files.read(LOCK) as file:
@@ -135,7 +135,7 @@ def is_running(bus: Bus) -> bool:
         return False
 
 
-def running_pid(bus: Bus) -> int | None:
+def running_pid(bus: LocalBus) -> int | None:
     """Return the number of the process that runs the crew, as it is seen from here.
 
     The kernel knows the holder of the lock. If the kernel does not tell, the number in the state
@@ -154,7 +154,7 @@ def running_pid(bus: Bus) -> int | None:
     return pid if is_here and isinstance(pid, int) and has_run_for(pid, age_s) else None
 
 
-def stop_running(bus: Bus, timeout_s: float) -> int:
+def stop_running(bus: LocalBus, timeout_s: float) -> int:
     """Tell the crew of a bus to stop, wait until it has, and return the number of its process.
 
     Raises:
@@ -196,7 +196,7 @@ class RoleLog:
         max_bytes: the size beyond which it begins again.
     """
 
-    def __init__(self, bus: Bus, name: str, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, bus: LocalBus, name: str, max_bytes: int = MAX_BYTES) -> None:
         self._folder: Folder = bus.layout.files.folder(LOGS)
         self._now_ms = bus.now_ms
         self._name = f"{name}.log"
@@ -420,7 +420,7 @@ class Crew:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         file: CrewFile,
         lock: CrewLock,
         changed: Callable[[RoleState], None] = lambda state: None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..git.branches.repositories import FileChange
     from ..git.sealed import SealedRepository
     from ..git.trees.removal import Removed
@@ -39,7 +39,7 @@ class NothingDone(Refused):
 
 
 @checked
-def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
+def finish_task(bus: LocalBus, name: str, *, agent: str, token: int) -> Task:
     """Pin the head of a task's branch as its result, and keep it. Safe to repeat.
 
     Args:
@@ -65,7 +65,7 @@ def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
     return tasks.done(name, agent=agent, token=token, head=head)
 
 
-def checked_head(bus: Bus, task: Task) -> str:
+def checked_head(bus: LocalBus, task: Task) -> str:
     """Return the commit by which a task is done, after a check of its tree.
 
     Raises:
@@ -88,7 +88,7 @@ def checked_head(bus: Bus, task: Task) -> str:
     return state.head
 
 
-def tree_of(bus: Bus, task: Task) -> str:
+def tree_of(bus: LocalBus, task: Task) -> str:
     """Return the path of a task's tree, as git knows it.
 
     Raises:
@@ -98,7 +98,7 @@ def tree_of(bus: Bus, task: Task) -> str:
     return _tree_of(bus, task).path
 
 
-def _tree_of(bus: Bus, task: Task) -> LinkedTree:
+def _tree_of(bus: LocalBus, task: Task) -> LinkedTree:
     trusted = TrustedRepositories(bus.layout.directory)
     tree = WorkTrees(trusted.place(task.repository)).of(task.task)
     if tree is None or not tree.is_there:
@@ -128,7 +128,7 @@ class TaskDiff:
     head: str
 
     @classmethod
-    def of(cls, bus: Bus, task: Task) -> TaskDiff:
+    def of(cls, bus: LocalBus, task: Task) -> TaskDiff:
         """Return the changes of a task: of its branch, or of what it was done with.
 
         Raises:
@@ -163,7 +163,7 @@ _WAIT_S = 5.0
 
 
 @one_look()
-def leftovers_of(bus: Bus) -> list[Leftover]:
+def leftovers_of(bus: LocalBus) -> list[Leftover]:
     """Return the leftovers of tasks in the repositories that the bus knows of."""
     tasks = {task.task: task for task in Tasks(bus).list()}
     leftovers = []
@@ -174,7 +174,7 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
     return leftovers
 
 
-def repositories_of(bus: Bus, *folders: str) -> list[RepositoryPlace]:
+def repositories_of(bus: LocalBus, *folders: str) -> list[RepositoryPlace]:
     """Return the repositories of all tasks, of the bus's own folder, and around some folders.
 
     Repositories of tasks in which git may not be started are left out.
@@ -195,7 +195,7 @@ def repositories_of(bus: Bus, *folders: str) -> list[RepositoryPlace]:
     return list(dict.fromkeys(places))
 
 
-def not_looked_into(bus: Bus) -> list[str]:
+def not_looked_into(bus: LocalBus) -> list[str]:
     """Return the repositories of live tasks in which git may not be started."""
     trusted = TrustedRepositories(bus.layout.directory)
     paths = sorted({task.repository for task in Tasks(bus).list(is_live=True)})
@@ -289,7 +289,7 @@ class _UnfinishedTree:
 
 
 @with_checked_arguments
-class Clean:
+class Cleaner:
     """Cleans after tasks that are over.
 
     Args:
@@ -297,7 +297,7 @@ class Clean:
         folder: in a repository where trees without a task are looked for besides those of tasks.
     """
 
-    def __init__(self, bus: Bus, folder: str = os.curdir) -> None:
+    def __init__(self, bus: LocalBus, folder: str = os.curdir) -> None:
         self._bus = bus
         self._folder = folder
         self._tasks = Tasks(bus)

@@ -1,4 +1,4 @@
-"""Spawn: a branch, a work tree, a lease and the first message of a task. Safe to repeat.
+"""Spawning: a branch, a work tree, a lease and the first message of a task. Safe to repeat.
 
 The lease comes first, then the tree, then the message: no message names a tree that is not there.
 """
@@ -27,8 +27,8 @@ from .steps.tasks import Tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
     from ..bus.leases import Lease
+    from ..bus.local_bus import LocalBus
     from ..git.trees.tree_list import LinkedTree
     from ..workers.processes.own_child import StopSwitch
     from .records.task import Task
@@ -143,16 +143,17 @@ class TaskSpec(TaskTerms):
 
 
 @with_checked_arguments
-class Spawn:
+class Spawner:
     """Makes tasks with their trees.
 
     Args:
         bus: an open bus.
+        stop: a switch that ends hook and set-up of a new tree with `ProgramStopped`.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus, stop: StopSwitch | None = None) -> None:
         self._bus = bus
-        self._stop: StopSwitch | None = None  # ends hook and set-up of a new tree early
+        self._stop = stop
         self._tasks = Tasks(bus)
 
     def spawn(self, spec: TaskSpec, *, agent: str, lease_s: float = LEASE_S) -> Task:
@@ -378,10 +379,3 @@ def _check_path(task: Task, trees: WorkTrees) -> None:
             f"the tree of task {task.task!r} belongs at {expected}, and not at {shown(task.path)},"
             " as its row says; 'bus task cancel' ends it"
         )
-
-
-def stoppable_spawn(bus: Bus, stop: StopSwitch) -> Spawn:
-    """Return a `Spawn` whose hook and set-up end with `ProgramStopped` once a switch is thrown."""
-    spawn = Spawn(bus)
-    spawn._stop = stop
-    return spawn

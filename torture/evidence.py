@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
     from ..subscribers.jobs.jobs import Job
     from .history import RecordedAct
@@ -139,7 +139,7 @@ class RunEvidence:
     """
 
     def __init__(
-        self, bus: Bus, histories: str, messages: Iterable[Message], clock_step_ns: int = 0
+        self, bus: LocalBus, histories: str, messages: Iterable[Message], clock_step_ns: int = 0
     ) -> None:
         self.bus = bus
         self.clock_step_ns = clock_step_ns

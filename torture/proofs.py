@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
     from .evidence import LoggedMessage
     from .history import RecordedAct, RunFiles
@@ -276,7 +276,7 @@ def prove_answers(evidence: RunEvidence) -> Verdict:
 # Proof: the file is undamaged, and every blob and segment is there and whole.
 
 
-def prove_files(bus: Bus) -> Verdict:
+def prove_files(bus: LocalBus) -> Verdict:
     """Examine everything, as `bus doctor --full` does."""
     verdict = Verdict(
         "files",
@@ -295,7 +295,7 @@ def prove_files(bus: Bus) -> Verdict:
 # Proof: `bus.jsonl` is, byte for byte, what a rebuild from nothing writes.
 
 
-def prove_export(bus: Bus, aside: str) -> Verdict:
+def prove_export(bus: LocalBus, aside: str) -> Verdict:
     """Put the exported files aside, rebuild them, and compare.
 
     Args:
@@ -327,7 +327,7 @@ def prove_export(bus: Bus, aside: str) -> Verdict:
     return verdict
 
 
-def _names(bus: Bus) -> list[str]:
+def _names(bus: LocalBus) -> list[str]:
     """Return the names of the exported files, and of their index."""
     names = [os.path.basename(path) for path in exported_files(bus.layout.jsonl)]
     index = "bus.index.json"
@@ -451,7 +451,7 @@ class TortureProof:
 
 
 def prove(
-    bus: Bus,
+    bus: LocalBus,
     files: RunFiles,
     measurements: Measurements,
     unexpected_ends: Sequence[str] = (),

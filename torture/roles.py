@@ -7,8 +7,8 @@ import random
 import sys
 import warnings
 
-from ..bus.bus import Bus
 from ..bus.doorbell import wait_for
+from ..bus.local_bus import LocalBus
 from ..bus.maintenance import Maintenance
 from ..export.archive_writer import Archiver
 from ..export.jsonl.exporter import Exporter
@@ -440,7 +440,7 @@ class AgentContext:
     """
 
     def __init__(
-        self, bus: Bus, history: ActHistory, lifeline: Lifeline, agents: int, seed: int
+        self, bus: LocalBus, history: ActHistory, lifeline: Lifeline, agents: int, seed: int
     ) -> None:
         self.bus = bus
         self.history = history
@@ -467,7 +467,7 @@ def main(directory: str, histories: str, agents: str, name: str, life: str, seed
     history = ActHistory(histories, name, int(life))
     _write_down_troubles(history)
     with history.attempt("open") as attempt:
-        bus = Bus.open(directory)
+        bus = LocalBus.open(directory)
         attempt.record_result()
     with bus:
         context = AgentContext(bus, history, Lifeline(), int(agents), int(seed))

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from ..bus.bus import Bus
+from ..bus.local_bus import LocalBus
 from ..export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ..schema.directory.layout import Layout
 from ..schema.errors import AckbusError
@@ -326,7 +326,10 @@ def _run(
     ):
         Conductor(plan, processes, measurements, move).conduct()
     reporter.note("the time is over; now the proof")
-    with Bus.open(files.bus) as bus, reporter.progress("proving", bus.log.newest_seq()) as move:
+    with (
+        LocalBus.open(files.bus) as bus,
+        reporter.progress("proving", bus.log.newest_seq()) as move,
+    ):
         proof = prove(bus, files, measurements, processes.unexpected_ends, move)
     if proof.holds:
         shutil.rmtree(files.exported)
@@ -338,7 +341,7 @@ def _make_bus(plan: TorturePlan, files: RunFiles) -> None:
 
     The queue also takes in messages to any agent: each job is also mail of a reader.
     """
-    with Bus.init(files.bus) as bus:
+    with LocalBus.init(files.bus) as bus:
         Queue.create(
             *(bus, QUEUE, JOB), max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S, addressed="*"
         )

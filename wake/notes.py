@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
 #: The folder of the bus directory that has the notes.
 _FOLDER = "woken"
@@ -47,7 +47,7 @@ class WakeNotes:
         bus, agent: the agent.
     """
 
-    def __init__(self, bus: Bus, agent: str) -> None:
+    def __init__(self, bus: LocalBus, agent: str) -> None:
         self._bus = bus
         self._agent = agent
         self._folder = bus.layout.files.folder(_FOLDER)

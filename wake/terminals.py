@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
 
 # The error of an agent that was not woken.
 
@@ -176,7 +176,7 @@ class TerminalProgram:
     above: frozenset[int]
 
 
-def program_of(bus: Bus, agent: str) -> TerminalProgram:
+def program_of(bus: LocalBus, agent: str) -> TerminalProgram:
     """Return the program of an agent that takes what is typed into its terminal now.
 
     Raises:
@@ -201,7 +201,7 @@ def program_of(bus: Bus, agent: str) -> TerminalProgram:
     return TerminalProgram(agent, reader, reader.terminal, pids)
 
 
-def _server(bus: Bus, agent: str) -> TerminalProcess:
+def _server(bus: LocalBus, agent: str) -> TerminalProcess:
     """Return the MCP server in which the heart of an agent, or of its session, beats."""
     sessions = SessionNames.of(bus).list(agent)
     name = next((session.name for session in sessions if session.claims_base), agent)

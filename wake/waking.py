@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
 
 #: The text that an agent gets when it is woken.
@@ -94,7 +94,9 @@ class Waker:
         pace_s: how long it is left alone after it was woken, in seconds.
     """
 
-    def __init__(self, bus: Bus, agent: str, way: WakeMethod, *, pace_s: float = PACE_S) -> None:
+    def __init__(
+        self, bus: LocalBus, agent: str, way: WakeMethod, *, pace_s: float = PACE_S
+    ) -> None:
         self._bus = bus
         self._agent = agent
         self._notes = WakeNotes(bus, agent)
@@ -245,7 +247,7 @@ class Nudge:
         bus, agent: the agent.
     """
 
-    def __init__(self, bus: Bus, agent: str) -> None:
+    def __init__(self, bus: LocalBus, agent: str) -> None:
         self._bus = bus
         self._agent = agent
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
     from ..subscribers.jobs.claims import Claim
     from .processes.run_process import ProcessEnd
@@ -235,7 +235,7 @@ class JsonCommand(ContractCommand):
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         argv: Sequence[str],
         *,
         group: str,

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..bus.bus import Bus
+    from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
     from ..subscribers.jobs.claims import Claim
     from .processes.supervisors import Supervisors
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 META, META_PREFIX = "meta", "BUS_META_"
 
 
-def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
+def environment_of(message: Message, bus: LocalBus, agent: str) -> dict[str, str]:
     """Return the environment of a command that is run for a message.
 
     It is this process's own, without variables that would look as if they came from the message.
@@ -111,7 +111,7 @@ class ContractCommand:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         argv: Sequence[str],
         *,
         group: str,
@@ -236,7 +236,7 @@ class RawCommand(ContractCommand):
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         argv: Sequence[str],
         *,
         group: str,
@@ -265,7 +265,7 @@ class RawCommand(ContractCommand):
         return self._failure(end, why, payload=_text(end.stderr) or stdout or how)
 
 
-def body_of(message: Message, bus: Bus) -> bytes:
+def body_of(message: Message, bus: LocalBus) -> bytes:
     """Return the stdin of a command: a text payload as it is, any other as JSON.
 
     A blob that is not JSON is read as it is; no payload is nothing.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from threading import Event, Thread
     from typing import Any, Protocol
 
-    from ..bus.bus import Bus
     from ..bus.heartbeat_thread import Heart
+    from ..bus.local_bus import LocalBus
     from ..schema.engine import Engine
     from ..schema.message.message import Message
     from ..subscribers.jobs.claims import Claim
@@ -215,7 +215,7 @@ class FunctionWork:
     are. When it raises, the attempt has failed: `RetryLater` and `NeverRetry` say what then.
     """
 
-    def __init__(self, handler: Callable[[Message], object], bus: Bus) -> None:
+    def __init__(self, handler: Callable[[Message], object], bus: LocalBus) -> None:
         self._handler = handler
         self._engine = engine_of(bus)
         self._pid = os.getpid()

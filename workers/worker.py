@@ -54,8 +54,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from ..bus.bus import Bus
     from ..bus.doorbell import Listener
+    from ..bus.local_bus import LocalBus
     from ..schema.message.draft import Draft
     from ..schema.message.message import Message, Receipt
     from ..subscribers.jobs.claims import Claim, Outcome
@@ -242,7 +242,7 @@ class Worker:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         queue: Queue | str,
         *,
         group: str | None = None,

@@ -20,15 +20,8 @@ from pydantic import AfterValidator, Field, InstanceOf, SkipValidation, model_va
 
 from ...schema.directory.trust import Owners
 from ...schema.message.names import MAX_PAYLOAD_BYTES
-from .durations import (
-    check_cron,
-    interval_s,
-    minute_of_day,
-    part_of,
-    point_ms,
-    rate_of,
-    weekday,
-)
+from .cron import check_cron
+from .durations import interval_s, minute_of_day, part_of, point_ms, rate_of, weekday
 from .validation import (
     DERIVED,
     NOT_EMPTY,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.jobs.jobs import Job
@@ -74,7 +74,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         instance: str,
         endings: JobEndings,
         output: LiveOutput,
@@ -305,7 +305,7 @@ WHY = "the service ended while it ran"
 _recovery_log = logging.getLogger("ackbus.automation.recovery")
 
 
-def recover(bus: Bus, endings: JobEndings) -> int:
+def recover(bus: LocalBus, endings: JobEndings) -> int:
     """End the attempts that a predecessor left running; return how many there were.
 
     Each counts: the job is queued again, or dead after its last. One transaction for each queue.
@@ -325,7 +325,7 @@ def recover(bus: Bus, endings: JobEndings) -> int:
     return count
 
 
-def _follow_up(bus: Bus, endings: JobEndings, job: Job, token: int) -> None:
+def _follow_up(bus: LocalBus, endings: JobEndings, job: Job, token: int) -> None:
     end = _end(bus, job)
     if end is None:
         return
@@ -348,7 +348,7 @@ def _follow_up(bus: Bus, endings: JobEndings, job: Job, token: int) -> None:
         )
 
 
-def _end(bus: Bus, job: Job) -> JobEnd | None:
+def _end(bus: LocalBus, job: Job) -> JobEnd | None:
     """Return what became of a job that was lost; None where its message can't be read."""
     message = bus.log.readable(job.seq)
     if message is None:
@@ -358,7 +358,7 @@ def _end(bus: Bus, job: Job) -> JobEnd | None:
     return JobEnd(message, job.queue.removeprefix(PREFIX), command, job.state, attempt, WHY)
 
 
-def _warn(bus: Bus, job: Job) -> None:
+def _warn(bus: LocalBus, job: Job) -> None:
     message = bus.log.readable(job.seq)
     log_extra = _lost_job(job.queue.removeprefix(PREFIX), message)
     if job.state == states.QUEUED:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any, Protocol
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ..config.models import Config
     from .events import EventOut
@@ -65,7 +65,7 @@ class Alarms:
     An alarm that can't be stored is only logged; the failure itself is stored all the same.
     """
 
-    def __init__(self, bus: Bus, submission: Submission) -> None:
+    def __init__(self, bus: LocalBus, submission: Submission) -> None:
         self._bus = bus
         self._submission = submission
         self._config: Config | None = None
@@ -179,7 +179,7 @@ class JobEndings:
     """
 
     def __init__(
-        self, bus: Bus, token: int, submission: Submission, breakers: Breakers, alarms: Alarms
+        self, bus: LocalBus, token: int, submission: Submission, breakers: Breakers, alarms: Alarms
     ) -> None:
         self._bus = bus
         self._token = token

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from .endings import JobEnd
     from .submission import ConditionAnswer
@@ -144,7 +144,7 @@ COMMAND = "handle"
 TYPE = f"{QUEUE}.{COMMAND}"
 
 
-def record(bus: Bus, job: Message, answer: ConditionAnswer, dedupe_key: str | None) -> str:
+def record(bus: LocalBus, job: Message, answer: ConditionAnswer, dedupe_key: str | None) -> str:
     """Store the answer of a condition, in the transaction that has published its job.
 
     Args:
@@ -181,7 +181,7 @@ def record(bus: Bus, job: Message, answer: ConditionAnswer, dedupe_key: str | No
     return QUEUE
 
 
-def _queue(bus: Bus, seq: int) -> Queue:
+def _queue(bus: LocalBus, seq: int) -> Queue:
     """Open the queue of conditions; the first of them makes it."""
     try:
         return Queue.open(bus, QUEUE)

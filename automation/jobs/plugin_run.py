@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.options import EndStatus
@@ -75,7 +75,7 @@ class _Attempt:
 class LiveOutput:
     """Takes the output of running jobs, and stores it in short transactions."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._engine = engine_of(bus)
         self._log = JobLog(self._engine)
         self._running: dict[int, _Attempt] = {}

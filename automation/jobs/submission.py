@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.queues.queues import QueueInfo
@@ -149,7 +149,7 @@ class JobOutcome:
     error: str | None
 
 
-def outcome_of(bus: Bus, done: Submitted, timeout_s: float | None = None) -> JobOutcome:
+def outcome_of(bus: LocalBus, done: Submitted, timeout_s: float | None = None) -> JobOutcome:
     """Wait until a job is over or the timeout has passed, and return the outcome."""
     job = wait_for_job(bus, done.seq, done.queue, timeout_s)
     claims = Claims.of(bus).of_job(Queues(bus).get(done.queue), done.seq)
@@ -157,12 +157,12 @@ def outcome_of(bus: Bus, done: Submitted, timeout_s: float | None = None) -> Job
     return JobOutcome(done.job_id, done.seq, job.state, job.attempt, result, job.error)
 
 
-def job_of(bus: Bus, seq: int, queue: str) -> Job:
+def job_of(bus: LocalBus, seq: int, queue: str) -> Job:
     """Return the job of a message in a queue."""
     return next(job for job in Jobs.of(bus).of_message(seq) if job.queue == queue)
 
 
-def wait_for_job(bus: Bus, seq: int, queue: str, timeout_s: float | None = None) -> Job:
+def wait_for_job(bus: LocalBus, seq: int, queue: str, timeout_s: float | None = None) -> Job:
     """Wait until a job is over or the timeout has passed, and return the job.
 
     Args:
@@ -193,7 +193,7 @@ class PluginNotFound(NotFound):
 class Submission:
     """Submits jobs to the queues of their plugins. For use by one thread."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._jobs = Jobs.of(bus)
 
@@ -336,7 +336,7 @@ def queue_of(plugin: str) -> str:
     return PREFIX + plugin
 
 
-def queues_of_plugins(bus: Bus) -> list[QueueInfo]:
+def queues_of_plugins(bus: LocalBus) -> list[QueueInfo]:
     """Return the queues of all plugins, in use or not; others may have names like theirs."""
     return [
         info
@@ -345,7 +345,7 @@ def queues_of_plugins(bus: Bus) -> list[QueueInfo]:
     ]
 
 
-def follow(bus: Bus, plugin: Plugin, service: ServiceConfig) -> None:
+def follow(bus: LocalBus, plugin: Plugin, service: ServiceConfig) -> None:
     """Make the queue of a plugin, or let its policy follow the configuration.
 
     Raises:
@@ -368,7 +368,7 @@ def follow(bus: Bus, plugin: Plugin, service: ServiceConfig) -> None:
         change_policy(bus, name, by=AUTOMATION, **changed)
 
 
-def bury_removed(bus: Bus, in_use: Collection[str]) -> int:
+def bury_removed(bus: LocalBus, in_use: Collection[str]) -> int:
     """Make dead letters of the jobs that wait for plugins which are not in use any more.
 
     Args:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ..config.models import Condition, Config, Route
     from .conditions import CompiledPipeline, Node
@@ -256,7 +256,7 @@ class Replayed:
         }
 
 
-def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
+def replayed(bus: LocalBus, router: Router, first_seq: int) -> Iterator[Replayed]:
     """Yield the events from a seq on, in order, as a router would follow them now."""
     happened = _PastSuccessors(bus, first_seq)
     for message in bus.read(after_seq=first_seq - 1):
@@ -271,7 +271,7 @@ def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
 class _PastSuccessors:
     """The jobs that followed each event, and each silent step."""
 
-    def __init__(self, bus: Bus, first_seq: int) -> None:
+    def __init__(self, bus: LocalBus, first_seq: int) -> None:
         self._jobs, self._claims, self._queues = Jobs.of(bus), Claims.of(bus), Queues(bus)
         self._after: Mapping[str, list[Message]] = defaultdict(list)
         self._events: dict[str | None, str] = {}  # the newest of each job
@@ -335,7 +335,7 @@ def _replayed(
     return Replayed(message, source, event_type, would, did, faults)
 
 
-def _publisher(bus: Bus, event: Message) -> Message | None:
+def _publisher(bus: LocalBus, event: Message) -> Message | None:
     """Return the job that has published an event; None where that is no event of its plugin."""
     job = None if event.in_reply_to is None else bus.get(event.in_reply_to)
     is_its = job is not None and is_job(job) and RunJob(job, 0, None).plugin == event.from_agent

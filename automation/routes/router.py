@@ -36,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ..config.models import Config, Route
     from ..jobs.endings import JobEnd
@@ -121,7 +121,7 @@ class Router:
         plugins: the names of those that run; what leads to others is left out.
     """
 
-    def __init__(self, bus: Bus, config: Config, plugins: Collection[str]) -> None:
+    def __init__(self, bus: LocalBus, config: Config, plugins: Collection[str]) -> None:
         self._bus = bus
         self._config = config
         self._plugins = plugins

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
 
@@ -103,7 +103,7 @@ class RunTree:
     jobs: tuple[RunJob, ...]
 
     @classmethod
-    def of(cls, bus: Bus, key: str) -> RunTree:
+    def of(cls, bus: LocalBus, key: str) -> RunTree:
         """Return the tree below a message.
 
         Args:
@@ -148,7 +148,7 @@ class RunTree:
 
 
 def wait(
-    bus: Bus, key: str, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
+    bus: LocalBus, key: str, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
 ) -> RunTree:
     """Wait until every job of a tree is over, or the timeout has passed.
 
@@ -180,7 +180,7 @@ def wait(
     )
 
 
-def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJob]:
+def cancel(bus: LocalBus, key: str, why: str = "its run was cancelled") -> list[RunJob]:
     """Cancel all jobs of a tree that are not over; return them.
 
     One transaction: no job can end, and lead to others, in between. The programs that run are
@@ -194,7 +194,7 @@ def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJo
     return live
 
 
-def rerun_request(bus: Bus, key: str) -> JobRequest:
+def rerun_request(bus: LocalBus, key: str) -> JobRequest:
     """Return a request to run a job of a tree again, as a new job beside it.
 
     It has the payload, the event and the context of the old one, and no dedupe key, which would
@@ -229,7 +229,7 @@ def rerun_request(bus: Bus, key: str) -> JobRequest:
     )
 
 
-def _was_submitted(bus: Bus, job: Message) -> bool:
+def _was_submitted(bus: LocalBus, job: Message) -> bool:
     """Whether a message is a job by a step: its row says so, or an attempt at it is logged."""
     name = PREFIX + plugin_of(job)
     rows = Jobs.of(bus).named([(name, job.seq)])
@@ -238,7 +238,7 @@ def _was_submitted(bus: Bus, job: Message) -> bool:
     return bool(JobLog.of(bus).of_job(job.id))
 
 
-def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
+def _below(bus: LocalBus, root: Message) -> list[tuple[Message, int]]:
     """Return the jobs below a message and itself, in order, each with its depth."""
     depths = {root.id: 0}
     jobs = []
@@ -264,7 +264,7 @@ def plugin_of(job: Message) -> str:
     return SWITCH if job.type == events.TYPE else job.type.split(".", 2)[1]
 
 
-def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:
+def _jobs_of(bus: LocalBus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:
     run_jobs = [RunJob(message, depth, None) for message, depth in messages]
     names = [(PREFIX + run_job.plugin, run_job.message.seq) for run_job in run_jobs]
     jobs = {job.seq: job for job in Jobs.of(bus).named(names)}

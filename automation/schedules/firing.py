@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Duplicate, Submission
     from ..records.breakers import Breakers
@@ -115,7 +115,7 @@ def times_until(entry: ScheduleEntry, nominal_ms: int | None, last_ms: int) -> I
 _MAX_JOBS = 1000
 
 
-def cancel_outstanding(bus: Bus, plugin: str, command: str, why: str) -> int:
+def cancel_outstanding(bus: LocalBus, plugin: str, command: str, why: str) -> int:
     """Cancel the jobs of a command that wait or run, in the open transaction; return how many.
 
     A process that runs is ended by its host, which learns that its claim is lost.
@@ -174,7 +174,7 @@ class ScheduledStarts:
         breakers: say whether a scheduled command may run.
     """
 
-    def __init__(self, bus: Bus, submission: Submission, breakers: Breakers) -> None:
+    def __init__(self, bus: LocalBus, submission: Submission, breakers: Breakers) -> None:
         self._bus = bus
         self._submission = submission
         self._breakers = breakers
@@ -311,7 +311,7 @@ class ScheduleControl:
         config: the active configuration of the service.
     """
 
-    def __init__(self, bus: Bus, submission: Submission, config: Config) -> None:
+    def __init__(self, bus: LocalBus, submission: Submission, config: Config) -> None:
         self._bus = bus
         self._submission = submission
         self._schedules = Schedules.of(bus)

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..config.models import Config, ScheduleEntry
     from ..jobs.submission import Submission
     from ..plugins.discovery import Registry
@@ -50,7 +50,7 @@ class ClockCorrection:
         chance: returns a random number, 0 to 1.
     """
 
-    def __init__(self, bus: Bus, chance: Callable[[], float]) -> None:
+    def __init__(self, bus: LocalBus, chance: Callable[[], float]) -> None:
         self._schedules = Schedules.of(bus)
         self._decisions = Decisions.of(bus)
         self._bus, self._jobs, self._claims = bus, Jobs.of(bus), Claims.of(bus)
@@ -175,7 +175,7 @@ class Scheduler:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         submission: Submission,
         breakers: Breakers,
         *,

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
     from ...schema.message.patterns import TypePattern
-    from ..bus import Bus
     from ..doorbell import Doorbell
+    from ..local_bus import LocalBus
     from ..options import ReadFilters
     from .append import Parents
     from .archive_reader import Archive
@@ -112,7 +112,7 @@ class Criteria:
 # Messages as people name them: by seq or by id.
 
 
-def find_message(bus: Bus, key: str) -> Message | None:
+def find_message(bus: LocalBus, key: str) -> Message | None:
     """Return the message with this seq, or else with this id, or None."""
     seq = seq_in(key)
     return (None if seq is None else bus.get(seq)) or bus.get(key)
@@ -139,7 +139,7 @@ class Stats:
     by_sender: dict[str, int]
 
     @classmethod
-    def of(cls, bus: Bus) -> Stats:
+    def of(cls, bus: LocalBus) -> Stats:
         """Count the messages of a bus, as `Bus.stats` does."""
         newest = bus.log.newest_seq()
         catalog = Catalog.of(bus)

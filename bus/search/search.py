@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ...schema.message.message import Message
-    from ..bus import Bus
+    from ..local_bus import LocalBus
     from ..options import ReadFilters
 
 #: How many messages with the words are rated together, the newest first, to find the best.
@@ -63,7 +63,7 @@ class Search:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._log = bus.log
         self._catalog = Catalog.of(bus)

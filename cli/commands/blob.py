@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...bus.bus import COLLECT_AFTER_S, Bus
+from ...bus.local_bus import COLLECT_AFTER_S, LocalBus
 from ...schema.errors import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
 from .. import arguments
 from ..definition import Commands, optional, optional_word
@@ -86,7 +86,7 @@ def verify(
     return 0
 
 
-def _verify(bus: Bus, ref: str) -> AckbusError | None:
+def _verify(bus: LocalBus, ref: str) -> AckbusError | None:
     """Check one blob, print the result, and return its error, if any."""
     try:
         size = bus.blobs.verify(ref)
@@ -134,7 +134,7 @@ def gc(
     return 0
 
 
-def _would_collect(bus: Bus, age_s: float) -> tuple[int, int]:
+def _would_collect(bus: LocalBus, age_s: float) -> tuple[int, int]:
     """Return how many blobs, and bytes, the collector would delete."""
     sizes = [
         bus.blobs.size(ref) for ref in bus.blobs.older_than(age_s) if not bus.log.names_blob(ref)

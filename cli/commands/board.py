@@ -27,13 +27,13 @@ from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
 from ..running.looking import looking
 from ..show import output
-from ..top.board import show
+from ..show.board import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...tasks.board.board import Board
     from ...tasks.board.comments import Comment
     from ...tasks.board.forecast import Clash
@@ -74,7 +74,7 @@ def board(
     return 0
 
 
-def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
+def _moment_of(bus: LocalBus, text: str) -> tuple[int, int | None]:
     """Return the seq of a text and None, or for a time its newest seq and the time.
 
     A number is a seq, unless the log is shorter and it is the epoch millisecond of a time after
@@ -96,11 +96,11 @@ def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
     return seq_at(bus, at_ms), at_ms
 
 
-def _watch(bus: Bus, boards: Boards) -> None:
+def _watch(bus: LocalBus, boards: Boards) -> None:
     from ..top.running import keep_showing
 
     def picture(current: Board, height: int) -> RenderableType:
-        from ..top.board import picture  # rich is slow to load
+        from ..show.board import picture  # rich is slow to load
 
         return picture(current, height)
 

@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...tasks.crew_file import CrewFile
     from ...tasks.integrate.entries import LandingResult
 
@@ -124,7 +124,7 @@ def status(
     return 0
 
 
-def _look(bus: Bus) -> list[view.RoleView]:
+def _look(bus: LocalBus) -> list[view.RoleView]:
     if not is_running(bus):
         raise NotFound("no crew of this bus runs; start one with 'bus crew start'")
     now_ms = bus.now_ms()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...demo.run import run_demo
 from ...demo.worker import DONE, totals_of
 from ...schema.errors import InvalidInput
@@ -82,7 +82,7 @@ def _automation_next_steps(run: AutomationRun) -> Iterator[str]:
 
 def print_report(run: DemoRun) -> None:
     """Print the report; with --json one object for each result, then one for the whole."""
-    with Bus.open(run.directory) as bus:
+    with LocalBus.open(run.directory) as bus:
         if output.is_json():
             for answer in bus.read(type=DONE):
                 about = {"task": answer.in_reply_to, "from": answer.from_agent}

@@ -35,7 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...bus.log.archive_records import Segment
     from ...export.backup import Backup
     from ...schema.findings import Mended
@@ -232,7 +232,7 @@ def _discard(
     return _HELD if held_by else 0
 
 
-def _last_to_discard(bus: Bus, before: int | None, older_than: str | None) -> int:
+def _last_to_discard(bus: LocalBus, before: int | None, older_than: str | None) -> int:
     """Return the last seq that the options name."""
     if before is not None:
         return before - 1
@@ -241,7 +241,7 @@ def _last_to_discard(bus: Bus, before: int | None, older_than: str | None) -> in
     raise InvalidInput("--discard deletes for good: say what, with --before or --older-than")
 
 
-def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], upto_seq: int) -> Iterator[str]:
+def _how_to_discard_more(bus: LocalBus, rest: Sequence[Segment], upto_seq: int) -> Iterator[str]:
     """Yield why segments with messages to discard stay, and what would discard them."""
     if rest and rest[0].first_seq <= upto_seq:
         end = rest[0].last_seq
@@ -250,7 +250,7 @@ def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], upto_seq: int) -> It
         yield "nothing is archived; 'bus archive' does that first"
 
 
-def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
+def _last_older(bus: LocalBus, age_s: float, *, after_seq: int | None = None) -> int:
     """Return the seq before the first message that is younger, of those after the archive.
 
     A message with an impossible time, such as one in microseconds, counts by its place in the log.
@@ -267,7 +267,7 @@ def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
 
 
 def _archive(
-    bus: Bus, retention: Retention, find: Callable[[], ArchivePlan], *, dry_run: bool
+    bus: LocalBus, retention: Retention, find: Callable[[], ArchivePlan], *, dry_run: bool
 ) -> tuple[ArchivePlan, int, list[Segment]]:
     """Return the plan, the number of its messages, and the new segments."""
     from ...export.archive_writer import Archiver
@@ -347,7 +347,7 @@ def segments(
     return output.results(records, rows, _HEADINGS) or (0 if is_well else 1)
 
 
-def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
+def _record(bus: LocalBus, segment: Segment, verify: bool) -> dict[str, object]:
     record: dict[str, object] = {
         "file": bus.archive.path(segment),
         "first_seq": segment.first_seq,

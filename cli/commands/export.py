@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ...export.jsonl.importer import FieldMap, ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
@@ -150,7 +150,7 @@ def import_(
 
 
 def _import(
-    bus: Bus, name: str, fields: FieldMap, opening: Callable[[str], BinaryIO]
+    bus: LocalBus, name: str, fields: FieldMap, opening: Callable[[str], BinaryIO]
 ) -> ImportReport:
     with closing(opening(name)) as stream:
         size = os.fstat(stream.fileno()).st_size or None

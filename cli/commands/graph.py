@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, BusPlace, OfAgent, Since, since_time
@@ -118,7 +118,7 @@ def timeline(
     return 0
 
 
-def _conversation(bus: Bus, key: str) -> str:
+def _conversation(bus: LocalBus, key: str) -> str:
     """Return the conversation that a message is in, or that an id names."""
     from ...bus.log.log import find_message
 
@@ -129,7 +129,7 @@ def _conversation(bus: Bus, key: str) -> str:
 
 
 def _messages(
-    bus: Bus,
+    bus: LocalBus,
     *,
     conversation: str | None = None,
     since: str | None,

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...export.jsonl.exporter import Exporter
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
@@ -65,7 +65,7 @@ def init(
         refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # an existing bus is found, not made
         _refuse_by_link()
     is_new = create(named or BUS_DIRECTORY)
-    with Bus.open(named or BUS_DIRECTORY) as bus:
+    with LocalBus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
         if durability is not None:
             bus.settings.set_durability(cast("Durability", durability))
@@ -154,7 +154,7 @@ def restore(place: BusPlace = HERE) -> int:
     when the directory is not a backup, or is in use already.
     """
     directory, _ = place.find()
-    with Bus.open(directory) as bus:
+    with LocalBus.open(directory) as bus:
         made_at_ms = bus.backup_made_at_ms
         bus.settings.take_into_use()
         now_ms = bus.now_ms()
@@ -180,7 +180,7 @@ def stats(place: BusPlace = HERE) -> int:
     return 0
 
 
-def _stats(bus: Bus) -> dict[str, object]:
+def _stats(bus: LocalBus) -> dict[str, object]:
     stats = bus.stats()
     exported = Exporter(bus).position
     sizes = [bus.blobs.size(ref) for ref in bus.blobs]

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.queues.queue import Queue
     from ..options.job_choice import ChosenJobs
@@ -232,7 +232,7 @@ def drop(
         )
 
 
-def _chosen(bus: Bus, choice: JobChoice) -> ChosenJobs:
+def _chosen(bus: LocalBus, choice: JobChoice) -> ChosenJobs:
     if choice.seqs:
         return with_queues(bus, choice.seqs, choice.queue, _DEAD)
     return choice.find(bus, (_DEAD,))

@@ -307,14 +307,14 @@ def show_answer(
     message is in the conversation. If BUS_AGENT names the agent that asked, the answer leaves its
     inbox when it is printed.
     """
-    from ...subscribers.answers import check, double_answers, named, receive
+    from ...subscribers.answers import answer_in, double_answers, named, receive
 
     with place.open() as bus:
         which: Literal["first", "last"] = "first" if first else "last"
         key = named(bus, conversation)
         if key is None:
             raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
-        answer = check(bus, key, which=which, **vars(answers))
+        answer = answer_in(bus, key, which=which, **vars(answers))
         several = [_short(reply) for reply in double_answers(bus, key, **vars(answers))]
         record = _record(answer) | ({"answers": several} if several else {})
         output.result(record, _state_line(answer, bus.now_ms()), *map(_answer_line, several))

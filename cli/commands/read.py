@@ -7,7 +7,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.log.log import find_message
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
@@ -78,7 +78,12 @@ def replay(
 
 
 def _portion(
-    bus: Bus, first: int, last: int | None, filters: ReadFilters, limit: int | None, newest: bool
+    bus: LocalBus,
+    first: int,
+    last: int | None,
+    filters: ReadFilters,
+    limit: int | None,
+    newest: bool,
 ) -> Iterator[Message]:
     """Return the oldest or the newest messages of a range that match."""
     from itertools import islice
@@ -90,7 +95,7 @@ def _portion(
     return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
 
 
-def _note_discarded(bus: Bus, first: int, last: int | None) -> None:
+def _note_discarded(bus: LocalBus, first: int, last: int | None) -> None:
     """Note on stderr which parts of a range were discarded."""
     for part in bus.archive.discarded():
         if first <= part.last_seq and (last is None or part.first_seq <= last):
@@ -190,7 +195,7 @@ def tail(
         return 0 if count else filter.note_nothing(bus)
 
 
-def _find(bus: Bus, key: str) -> Message:
+def _find(bus: LocalBus, key: str) -> Message:
     message = find_message(bus, key)
     if message is None:
         raise NotFound(f"no message {key!a} in the log; see 'bus read'")

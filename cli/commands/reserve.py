@@ -36,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...bus.reservations.reservations import Conflict, Reservation
 
 commands = Commands()
@@ -76,7 +76,7 @@ class ChosenReservations:
     tokens: Tokens = None
     everything: All = False
 
-    def of(self, bus: Bus, editor: str) -> list[int]:
+    def of(self, bus: LocalBus, editor: str) -> list[int]:
         """Return their tokens."""
         if bool(self.tokens) == self.everything:
             raise InvalidInput("give either TOKENs or --all; see 'bus reservations'")
@@ -146,7 +146,7 @@ def reserve(
     return 0
 
 
-def _refusal(bus: Bus, conflicts: Sequence[Conflict]) -> Refused | None:
+def _refusal(bus: LocalBus, conflicts: Sequence[Conflict]) -> Refused | None:
     """Return the error about the conflicts of a refused reservation; None where there are none."""
     from ...bus.reservations.reservations import MAX_CONFLICTS
 

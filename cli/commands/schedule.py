@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...automation.active_config import ConfigSnapshot
     from ...automation.config.models import ScheduleEntry
     from ...automation.schedules.firing import ScheduleControl
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 commands = Commands()
 schedule = commands.group("schedule", help="Schedules: when commands of plugins are due.")
@@ -198,7 +198,7 @@ def _would(act: str) -> int:
     return 0
 
 
-def _by_hand(bus: Bus, snapshot: ConfigSnapshot) -> ScheduleControl:
+def _by_hand(bus: LocalBus, snapshot: ConfigSnapshot) -> ScheduleControl:
     from ...automation.jobs.submission import Submission
     from ...automation.schedules.firing import ScheduleControl
 
@@ -231,7 +231,8 @@ def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
 
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
-    from ...automation.config.durations import check_cron, interval_s
+    from ...automation.config.cron import check_cron
+    from ...automation.config.durations import interval_s
     from ...automation.config.models import ScheduleEntry
 
     if cron is not None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.times import format_ts
 from ...schema.processes import start_thread
@@ -140,7 +140,7 @@ def ui(
     return 0
 
 
-def _link(bus: Bus, url: str) -> str:
+def _link(bus: LocalBus, url: str) -> str:
     """Return the address of the page, with a token if one is needed; the page removes it."""
     from ...server.access.tokens import Scope, Tokens
 

@@ -40,7 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...tasks.records.task import Task
 
@@ -346,14 +346,14 @@ def settle(place: BusPlace = HERE) -> int:
         return print_tasks(settled, bus.now_ms())
 
 
-def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
+def _messages_of(bus: LocalBus, task: Task) -> Iterator[Message]:
     for message in bus.read(conversation=task.correlation_id):
         payload = message.payload
         if isinstance(payload, dict) and payload.get("task") == task.task:
             yield message
 
 
-def _wait(bus: Bus, tasks: Tasks, task: Task, wait_s: float) -> Task:
+def _wait(bus: LocalBus, tasks: Tasks, task: Task, wait_s: float) -> Task:
     """Wait until an approved task has landed, and return it.
 
     Raises:

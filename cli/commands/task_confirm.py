@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...tasks.records.task import Task
 
 commands = Commands()
@@ -53,7 +53,7 @@ def confirm_task(name: Name, agent: Actor = None, yes: Yes = False, place: BusPl
     return 0
 
 
-def _lines_to_confirm(bus: Bus, task: Task) -> Iterator[str]:
+def _lines_to_confirm(bus: LocalBus, task: Task) -> Iterator[str]:
     """Yield what would be believed, a line each, and the messages that say so."""
     for field in _BELIEVED:
         value = getattr(task, field)

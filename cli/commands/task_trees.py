@@ -13,8 +13,8 @@ from ...git.sealed import NotTrusted
 from ...schema.errors import InvalidInput
 from ...tasks.agent_program import environment_of_task
 from ...tasks.board.forecast import reserved_by_others
-from ...tasks.finish import Clean, TaskDiff, finish_task, tree_of
-from ...tasks.spawn import Spawn
+from ...tasks.finish import Cleaner, TaskDiff, finish_task, tree_of
+from ...tasks.spawn import Spawner
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands
@@ -70,7 +70,7 @@ def spawn(
     agent = arguments.sender(agent, "--agent")
     spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
-        spawned = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
+        spawned = Spawner(bus).spawn(spec, agent=agent, lease_s=lease_s)
         print_task(spawned, spawned.path)
     return 0
 
@@ -171,7 +171,7 @@ def clean(
     Exit code 3 when something was kept, 4 when nothing was to clean.
     """
     with looking() if dry_run else nullcontext(), place.open() as bus:
-        cleaned = Clean(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
+        cleaned = Cleaner(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
     rows = [(tree.task, tree.record()["outcome"], tree.path, _note_of(tree)) for tree in cleaned]
     code = output.results([tree.record() for tree in cleaned], rows, _CLEANED)
     return code if all(tree.is_removed for tree in cleaned) else 3

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Receipt
 
 #: The variables that carry W3C trace context to commands.
@@ -69,7 +69,7 @@ def publish(
     return 0
 
 
-def id_named(bus: Bus, key: str) -> str:
+def id_named(bus: LocalBus, key: str) -> str:
     """Return the id of a message that a word names by its seq or its id.
 
     A number that is no seq is taken as an id, and so is everything else.

@@ -17,7 +17,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 
 def mcp(
@@ -50,7 +50,7 @@ def mcp(
     return 0
 
 
-def _open_bus(directory: str | None, user: bool) -> Bus:
+def _open_bus(directory: str | None, user: bool) -> LocalBus:
     from .. import arguments
 
     return arguments.open_bus(directory, user)

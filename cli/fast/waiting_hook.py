@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.process_table import ancestors
 from ...wake.notes import WakeNotes
 from ...wake.terminals import NotWoken
@@ -44,7 +44,7 @@ def wait(agent: str, directory: str, *, patience_s: float = PATIENCE_S) -> bool:
     One process waits for an agent; another ends at once, and so does one that lost its program.
     """
     program = _program()
-    with Bus.open(directory) as bus:
+    with LocalBus.open(directory) as bus:
         waking = Waker(bus, agent, _OwnProgram())
         try:
             with WakeNotes(bus, agent).waiting():

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.inboxes.inbox import Inbox
     from ...subscribers.inboxes.seen_mail import SeenMail
@@ -82,7 +82,7 @@ def _new_to(inbox: Inbox, notes: SeenMail) -> list[Message]:
 # as the agent reads it ------------------------------------------------------------------------
 
 
-def _announced(bus: Bus, look: InboxLook, messages: list[Message], notes: SeenMail) -> str:
+def _announced(bus: LocalBus, look: InboxLook, messages: list[Message], notes: SeenMail) -> str:
     """Return the text about messages; `notes` has those that the agent was shown whole."""
     waiting, agent = look.unread, output.visible(look.agent)
     base = look.session.base if look.session else look.agent
@@ -99,7 +99,7 @@ def _announced(bus: Bus, look: InboxLook, messages: list[Message], notes: SeenMa
     return "\n".join(lines)
 
 
-def _answered(bus: Bus, message: Message, look: InboxLook) -> str:
+def _answered(bus: LocalBus, message: Message, look: InboxLook) -> str:
     """Return the words about the agent's answer to a request; none where it has given none."""
     if not message.type.endswith(".request"):
         return ""

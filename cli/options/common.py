@@ -20,7 +20,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.options import Start
 
 
@@ -85,7 +85,7 @@ class BusPlaceOnly:
     user: User = False
     verbose: Verbose = False
 
-    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> LocalBus:
         """Open the bus; a write waits up to `write_timeout_s` for other writers."""
         return arguments.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
 
@@ -162,7 +162,7 @@ def seq_or_word(text: str) -> Start:
     return seq_in(text) or cast("Literal['now']", text)
 
 
-def conversation_named(bus: Bus, key: str) -> str:
+def conversation_named(bus: LocalBus, key: str) -> str:
     """Return the conversation that a word names: by its id, or the id or seq of a message in it.
 
     The id of a conversation wins over others; what names nothing is returned as it is.

@@ -16,7 +16,7 @@ from .common import TYPE_HELP, OfAgent, OfConversation, Since, conversation_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...bus.options import ReadFilters
     from ...schema.message.patterns import AnyPattern, TypePattern
 
@@ -41,7 +41,7 @@ class RangeFilter:
     conversation: OfConversation = None
     agent: OfAgent = None
 
-    def filters(self, bus: Bus) -> ReadFilters:
+    def filters(self, bus: LocalBus) -> ReadFilters:
         """Return the filters for the library."""
         return {
             "type": self.type,
@@ -53,7 +53,7 @@ class RangeFilter:
         """Return the agents that the filters name."""
         return [name for name in (self.agent,) if name is not None]
 
-    def note_nothing(self, bus: Bus) -> int:
+    def note_nothing(self, bus: LocalBus) -> int:
         """Note that nothing matches, suggest names for unknown ones, and return the exit code.
 
         An unknown name is more often a typo than an agent or type without messages.
@@ -77,7 +77,7 @@ class MessageFilter(RangeFilter):
         str | None, optional("T", "Only until a time or an age, as for --since.", "--until")
     ] = None
 
-    def filters(self, bus: Bus) -> ReadFilters:
+    def filters(self, bus: LocalBus) -> ReadFilters:
         """Return the filters for the library."""
         now_ms = bus.now_ms()
         return {
@@ -100,7 +100,7 @@ class Begin:
 
     first: Annotated[str | None, optional("SEQ|TIME", f"The first: {_PLACE}.", "--from")] = None
 
-    def seq(self, bus: Bus) -> int:
+    def seq(self, bus: LocalBus) -> int:
         """Return the first seq; 1 where none is given.
 
         Raises:
@@ -115,7 +115,7 @@ class Span(Begin):
 
     last: Annotated[str | None, optional("SEQ|TIME", f"The last: {_PLACE}.", "--to")] = None
 
-    def seqs(self, bus: Bus) -> tuple[int, int | None]:
+    def seqs(self, bus: LocalBus) -> tuple[int, int | None]:
         """Return the first seq of the range, and the last or None for the end of the log.
 
         Raises:
@@ -132,7 +132,7 @@ class Span(Begin):
 WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = RangeFilter(), MessageFilter(), Begin(), Span()
 
 
-def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
+def _seq(bus: LocalBus, text: str, option: str, *, is_last: bool = False) -> int:
     """Return the seq of an end of a range; for a time, of the next message or the last before."""
     if text.isascii() and text.isdecimal() and int(text) <= MAX_SEQ:
         if int(text) < 1:
@@ -152,14 +152,14 @@ def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
     return bus.log.newest_seq() + 1 if after is None else after.seq
 
 
-def _unknown_agent(bus: Bus, name: str) -> str:
+def _unknown_agent(bus: LocalBus, name: str) -> str:
     """Return a note about an agent that no message names; "" for any other."""
     note = None if bus.backup_made_at_ms else bus.agents.stranger(name, repeat=True)
     is_named = note is not None and next(bus.read(agent=name), None) is not None
     return "" if note is None or is_named else str(note)
 
 
-def _unknown_type(bus: Bus, type: str) -> str:
+def _unknown_type(bus: LocalBus, type: str) -> str:
     """Return a note about a type that no message has, with similar types; "" for any other."""
     import difflib
 

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.options import JobState
     from ...subscribers.queues.queue import Queue
@@ -55,7 +55,7 @@ class EndedJobFilter:
     type: options.TypePattern = None
     since: Since = None
 
-    def find(self, bus: Bus, states: Sequence[str]) -> Iterator[tuple[Queue, Iterator[Job]]]:
+    def find(self, bus: LocalBus, states: Sequence[str]) -> Iterator[tuple[Queue, Iterator[Job]]]:
         """Yield each queue, with those of its jobs in these states that fit the options."""
         if self.type is not None:
             TypePattern(self.type)  # refuses a wrong pattern even if there is no queue
@@ -96,7 +96,7 @@ class JobChoice(EndedJobFilter):
         """The actor, for the record."""
         return arguments.actor(self.by)
 
-    def act(self, bus: Bus, chosen: ChosenJobs, change: JobChange, done: str) -> int:
+    def act(self, bus: LocalBus, chosen: ChosenJobs, change: JobChange, done: str) -> int:
         """Change jobs, or only list them, and return the exit code.
 
         Args:
@@ -126,7 +126,7 @@ class _RolledBack(Exception):
     """Rolls back a transaction of a dry run."""
 
 
-def _try(bus: Bus, chosen: ChosenJobs, change: JobChange) -> None:
+def _try(bus: LocalBus, chosen: ChosenJobs, change: JobChange) -> None:
     """Change jobs in a transaction that is rolled back, to raise the errors of the change."""
     with suppress(_RolledBack), bus.transaction():
         for queue, jobs in chosen:
@@ -135,7 +135,7 @@ def _try(bus: Bus, chosen: ChosenJobs, change: JobChange) -> None:
 
 
 def with_queues(
-    bus: Bus, seqs: Iterable[int], queue: str | None, state: str | None = None
+    bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
 ) -> list[tuple[Queue, list[Job]]]:
     """Return the jobs of `jobs_named` as `ChosenJobs`."""
     return [(opened, [job]) for opened, job in jobs_named(bus, seqs, queue, state)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...automation.active_config import ConfigSnapshot
     from ...automation.config.load import Demands
     from ...automation.config.sources import Origin
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 #: The file that a folder of configuration begins with.
 _ROOT = "config.yaml"
@@ -223,20 +223,20 @@ class ServicePlace:
             refuse_foreign(directory)
         return directory
 
-    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> LocalBus:
         """Open the bus of the service.
 
         Raises:
             BusNotFound: the service has never begun.
         """
-        from ...bus.bus import Bus
+        from ...bus.local_bus import LocalBus
 
         directory = self.bus_directory()
         if not os.path.exists(os.path.join(directory, "bus.db")):
             raise BusNotFound(
                 f"no bus in {directory}: start the service with 'bus automation start'"
             )
-        return Bus.open(directory, write_timeout_s=write_timeout_s)
+        return LocalBus.open(directory, write_timeout_s=write_timeout_s)
 
 
 #: The default of a command's parameter for it, which Python requires.

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...tasks.board.forecast import ReservedChange
     from ...tasks.records.task import Review, Task
     from ...tasks.steps.planning import TaskJob
@@ -116,7 +116,7 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
     return output.results(records, rows, _HEADINGS)
 
 
-def note_reserved(bus: Bus, reserved: Iterable[ReservedChange]) -> None:
+def note_reserved(bus: LocalBus, reserved: Iterable[ReservedChange]) -> None:
     """Note files that tasks change and others have reserved, with the state of each holder."""
     from ..guard_check import describe, state_of_holder
 

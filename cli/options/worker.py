@@ -22,7 +22,7 @@ from .payload import json_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.options import Start
     from ...workers.json_contract import JsonCommand
     from ...workers.processes.supervisors import Supervisors
@@ -131,7 +131,7 @@ class PolicyOptions(NewQueueOptions):
 
 
 def make_queue(
-    bus: Bus,
+    bus: LocalBus,
     name: str,
     pattern: str | None,
     rules: dict[str, Any],
@@ -296,7 +296,7 @@ class WorkerOptions:
     warn_hops: WarnHops = WARN_HOPS
     max_hops: MaxHops = MAX_HOPS
 
-    def open_queue(self, bus: Bus, rules: dict[str, Any]) -> Queue:
+    def open_queue(self, bus: LocalBus, rules: dict[str, Any]) -> Queue:
         """Open the queue to work on. A missing one is created.
 
         Raises:
@@ -311,7 +311,7 @@ class WorkerOptions:
         group = self.group or f"{name}-worker"
         return make_queue(bus, name, pattern, rules, group=group)
 
-    def worker(self, bus: Bus, queue: Queue) -> Worker:
+    def worker(self, bus: LocalBus, queue: Queue) -> Worker:
         """Return the worker of a queue.
 
         Raises:
@@ -334,7 +334,7 @@ class WorkerOptions:
         )
 
     def work(
-        self, bus: Bus, command: list[str], group: str, supervisors: Supervisors
+        self, bus: LocalBus, command: list[str], group: str, supervisors: Supervisors
     ) -> RawCommand | JsonCommand:
         """Return the work that a command does in its contract, for a class of workers.
 

@@ -9,7 +9,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.stop_limit import heed, obey
 from ..extras import require
 from ..show import output
@@ -51,7 +51,7 @@ def doors_of(
 
     # Clients don't wait for other writers as long as the service does.
     directory = service.bus.layout.directory
-    bus = stack.enter_context(Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
+    bus = stack.enter_context(LocalBus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
     doors: list[ServedApp] = []
     if "api" in addresses:
         doors.append(
@@ -93,7 +93,9 @@ def _reload(service: Service, loader: ConfigLoader, first: Config) -> list[str]:
     return not_served(first, service.snapshot.config)
 
 
-def _api(bus: Bus, service: Service, reload: Callable[[], list[str]], listen: str) -> ServedApp:
+def _api(
+    bus: LocalBus, service: Service, reload: Callable[[], list[str]], listen: str
+) -> ServedApp:
     from ...server.automation.app import create_api, end_waiting
     from ...server.running import ServedApp
 
@@ -101,7 +103,7 @@ def _api(bus: Bus, service: Service, reload: Callable[[], list[str]], listen: st
     return ServedApp("API", listen, app, on_stop=lambda: end_waiting(app))
 
 
-def _webhooks(bus: Bus, service: Service, listen: str) -> ServedApp:
+def _webhooks(bus: LocalBus, service: Service, listen: str) -> ServedApp:
     from ...server.running import ServedApp
     from ...server.webhooks import webhook_app
 
@@ -124,7 +126,7 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
     from ...automation.log import ServiceLog
     from ...automation.service import Service
     from ...automation.service_lock import ServiceControl, ServiceLock, state_dir_of
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.processes import raise_open_files
     from ...schema.sqlite.upgrade import upgrade
 
@@ -140,10 +142,10 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         examine = partial(examine_folder, folder, os.environ, origin, demands)
         first = examine()
         if not os.path.exists(os.path.join(bus_directory, "bus.db")):
-            Bus.init(bus_directory).close()
+            LocalBus.init(bus_directory).close()
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
-        bus = stack.enter_context(Bus.open(bus_directory))
+        bus = stack.enter_context(LocalBus.open(bus_directory))
         loader = ConfigLoader(examine)
         taken = partial(_apply_logging, log, first.config)
         service = Service(bus, loader, control=control, on_taken=taken, on_reloaded=loader.end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput, Refused, shown
 from ...schema.message.canonical_json import decode
 from ...schema.message.draft import ABSENT, Draft, parse_priority
@@ -38,7 +38,7 @@ _NAMES = frozenset(
 )
 
 
-def publish_lines(bus: Bus, name: str, *, sender: str | None, strict: bool) -> int:
+def publish_lines(bus: LocalBus, name: str, *, sender: str | None, strict: bool) -> int:
     """Publish every line of a file, and print the ids of a transaction once it has committed.
 
     Raises:
@@ -76,7 +76,7 @@ def _with_place(cause: AckbusError, stored: int) -> AckbusError:
 
 
 def _publish(
-    bus: Bus, batch: list[tuple[int, bytes]], sender: str | None, strict: bool
+    bus: LocalBus, batch: list[tuple[int, bytes]], sender: str | None, strict: bool
 ) -> list[Receipt]:
     """Publish a batch in one transaction."""
     drafts = []
@@ -91,7 +91,7 @@ def _publish(
         return _publish_singly(bus, drafts, strict)
 
 
-def _publish_singly(bus: Bus, drafts: list[tuple[int, Draft]], strict: bool) -> list[Receipt]:
+def _publish_singly(bus: LocalBus, drafts: list[tuple[int, Draft]], strict: bool) -> list[Receipt]:
     """Publish message by message, to find the refused line; still in one transaction."""
     receipts = []
     with bus.transaction():

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn, TypeVar
 
-    from ...bus.bus import Bus
     from ...bus.heartbeats import Heartbeat
+    from ...bus.local_bus import LocalBus
     from ...tasks.crew import RoleState
     from ...tasks.crew_file import CrewFile
 
@@ -163,7 +163,7 @@ _MAX_SHOWN_BYTES = 64 * 1024
 _NAP_S = 0.02
 
 
-def run_here(bus: Bus, file: CrewFile) -> int:
+def run_here(bus: LocalBus, file: CrewFile) -> int:
     """Run a crew until SIGINT, SIGTERM or SIGHUP ends it; a second one kills what is left.
 
     Raises:
@@ -187,7 +187,7 @@ def run_here(bus: Bus, file: CrewFile) -> int:
     return 0
 
 
-def start_behind(bus: Bus, path: str) -> int:
+def start_behind(bus: LocalBus, path: str) -> int:
     """Start a crew as a process of its own, and return the process id as soon as it runs.
 
     Raises:
@@ -221,7 +221,7 @@ def start_behind(bus: Bus, path: str) -> int:
     raise AckbusError(f"the crew has not begun; see {folder.path_of(_OWN_LOG)}")
 
 
-def role_views(bus: Bus, states: list[RoleState]) -> list[RoleView]:
+def role_views(bus: LocalBus, states: list[RoleState]) -> list[RoleView]:
     """Return the roles of a crew as they are shown."""
     now_ms = bus.now_ms()
     return [RoleView(state.record(), bus.heartbeats.get(state.name), now_ms) for state in states]

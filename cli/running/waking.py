@@ -16,7 +16,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...wake.waking import Woken
 
@@ -32,7 +32,7 @@ class OwnCommand:
         InvalidInput: there is no such command.
     """
 
-    def __init__(self, bus: Bus, agent: str, words: list[str]) -> None:
+    def __init__(self, bus: LocalBus, agent: str, words: list[str]) -> None:
         if shutil.which(words[0]) is None:
             raise InvalidInput(f"there is no command {words[0]!a}")
         self._agent = agent

@@ -7,7 +7,7 @@ import select
 import shutil
 import signal
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ...schema.process_table import is_running
 from ...schema.stop_limit import lift_limit, obey
@@ -47,7 +47,7 @@ class Sidecar:
         NotFound: there is no such process.
     """
 
-    def __init__(self, bus: Bus, agent: str, pid: int, *, every_s: float) -> None:
+    def __init__(self, bus: LocalBus, agent: str, pid: int, *, every_s: float) -> None:
         if not 0 < every_s < MAX_INTERVAL_S:
             raise InvalidInput(f"--every must be more than 0 and less than {MAX_INTERVAL_S:g} s")
         self._bus, self._agent, self._pid = bus, agent, pid

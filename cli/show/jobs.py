@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ...blobs.store import BlobStore
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.jobs.claims import ClaimRecord
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.jobs.outcomes import Act
@@ -170,7 +170,7 @@ _FOLDED = ("gate", "max_attempts")
 _HEADINGS = ("queue", "seq", "type", "state", "attempts", "when", "error")
 
 
-def queues_named(bus: Bus, name: str | None) -> list[Queue]:
+def queues_named(bus: LocalBus, name: str | None) -> list[Queue]:
     """Return the named queue, or all without a name; filled as far as possible."""
     stored = Queues(bus)
     infos = stored.list() if name is None else [stored.get(name)]
@@ -190,7 +190,7 @@ def code_of_list(count: int, queues: Iterable[Queue]) -> int:
 
 
 def jobs_named(
-    bus: Bus, seqs: Iterable[int], queue: str | None, state: str | None = None
+    bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
 ) -> list[tuple[Queue, Job]]:
     """Return the jobs that a command line names, each with its queue.
 
@@ -212,7 +212,7 @@ def jobs_named(
     return jobs
 
 
-def _job_named(bus: Bus, seq: int, queues: Sequence[str], state: str | None) -> Job:
+def _job_named(bus: LocalBus, seq: int, queues: Sequence[str], state: str | None) -> Job:
     jobs = [job for job in Jobs.of(bus).of_message(seq) if job.queue in queues]
     if not jobs:
         where = f"queue {queues[0]!r}" if len(queues) == 1 else "any queue"
@@ -227,7 +227,7 @@ def _job_named(bus: Bus, seq: int, queues: Sequence[str], state: str | None) -> 
     return fitting[0]
 
 
-def print_jobs(bus: Bus, jobs: Iterable[Job]) -> int:
+def print_jobs(bus: LocalBus, jobs: Iterable[Job]) -> int:
     """Print jobs, and return how many there were."""
     if not output.is_json():
         rows = [_row(bus, job) for job in jobs]
@@ -240,12 +240,12 @@ def print_jobs(bus: Bus, jobs: Iterable[Job]) -> int:
     return count
 
 
-def _record(bus: Bus, job: Job) -> dict[str, object]:
+def _record(bus: LocalBus, job: Job) -> dict[str, object]:
     type = _type_of(bus, job)
     return job_record(job) | ({} if type is None else {"type": type})
 
 
-def _row(bus: Bus, job: Job) -> Sequence[object]:
+def _row(bus: LocalBus, job: Job) -> Sequence[object]:
     error = job.error or ""
     return (
         *(job.queue, job.seq, _type_of(bus, job) or "?", job_state(job)),
@@ -254,7 +254,7 @@ def _row(bus: Bus, job: Job) -> Sequence[object]:
     )
 
 
-def _type_of(bus: Bus, job: Job) -> str | None:
+def _type_of(bus: LocalBus, job: Job) -> str | None:
     """Return the type of a job's message; None when that is lost with a part of the archive."""
     try:
         message = bus.log.at(job.seq)
@@ -290,7 +290,7 @@ def _when(job: Job, now_ms: int) -> str:
 # One job in full ------------------------------------------------------------------------------
 
 
-def print_job(bus: Bus, queue: Queue, job: Job) -> None:
+def print_job(bus: LocalBus, queue: Queue, job: Job) -> None:
     """Print a job, its message, every attempt at it, and the acts of people on it."""
     claims = Claims.of(bus).of_job(queue.info, job.seq)
     acts = ManualActs.of(bus).of_job(queue.info, job.seq)

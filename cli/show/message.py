@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...blobs.store import BlobStore
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
 
 # The answer to a request: the command that gives it from a shell, or the one that was given.
 
 
-def about_answer(bus: Bus, message: Message, agent: str) -> str | None:
+def about_answer(bus: LocalBus, message: Message, agent: str) -> str | None:
     """Return the line about the answer to a request; None for other messages.
 
     Args:
@@ -38,7 +38,7 @@ def about_answer(bus: Bus, message: Message, agent: str) -> str | None:
     return f"Answer it by {how}." if answer is None else f"Note: {ANSWERED_AS} [{answer.seq}]."
 
 
-def answer_of(bus: Bus, message: Message, agent: str | None) -> Message | None:
+def answer_of(bus: LocalBus, message: Message, agent: str | None) -> Message | None:
     """Return an agent's answer to a request; None for other messages, and without an agent."""
     if agent is None or not message.type.endswith(".request"):
         return None
@@ -121,7 +121,7 @@ def text_of(message: Message, blobs: BlobStore) -> str | None:
     return payload if isinstance(payload, str) else output.json_text(payload)
 
 
-def print_page(messages: Sequence[Message], bus: Bus, agent: str) -> None:
+def print_page(messages: Sequence[Message], bus: LocalBus, agent: str) -> None:
     """Print an agent's mail with whole bodies, until a page is full: JSON objects with --json.
 
     A body of one short line stands at the end of its message's line, a longer one below it. Below
@@ -150,7 +150,7 @@ def print_page(messages: Sequence[Message], bus: Bus, agent: str) -> None:
         _print_answer(bus, message, agent)
 
 
-def _print_answer(bus: Bus, message: Message, agent: str) -> None:
+def _print_answer(bus: LocalBus, message: Message, agent: str) -> None:
     line = about_answer(bus, message, agent)
     if line is not None:
         output.line(line)
@@ -167,7 +167,7 @@ def _all_of(message: Message) -> str:
     return f"'bus show {message.seq}' prints all"
 
 
-def print_in_full(message: Message, bus: Bus) -> None:
+def print_in_full(message: Message, bus: LocalBus) -> None:
     """Print the present fields of a message, and its payload."""
     error, answer = message.payload_error, answer_of(bus, message, message.to_agent)
     fields = {

@@ -16,12 +16,12 @@ from typing import Protocol, TypeVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...bus.bus import Bus
 from ...bus.doorbell import StopEvent, wait_for
+from ...bus.local_bus import LocalBus
 from ...schema.message.times import format_ts
 from ..show import output
+from ..show.board import cut, line, row_counts, table_part
 from ..show.terminal import message_line
-from .board import cut, line, row_counts, table_part
 from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, BusSnapshot, Watcher
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ Shown = TypeVar("Shown", bound=Recorded)
 _LEAST_S, _MOST_S = 0.2, 1.0
 
 
-def show_once(bus: Bus) -> None:
+def show_once(bus: LocalBus) -> None:
     """Print the present state of the bus, in plain lines or as one JSON object."""
     snapshot = Watcher(bus).look()
     if output.is_json():
@@ -134,7 +134,7 @@ def show_once(bus: Bus) -> None:
         output.messages((message for message, _ in snapshot.messages[-10:]), bus.blobs)
 
 
-def watch(bus: Bus) -> None:
+def watch(bus: LocalBus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
 
     def draw(snapshot: BusSnapshot, height: int) -> RenderableType:
@@ -145,7 +145,7 @@ def watch(bus: Bus) -> None:
 
 
 def keep_showing(
-    bus: Bus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+    bus: LocalBus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
 ) -> None:
     """Show something of a bus, as `watch` shows the bus.
 
@@ -159,7 +159,7 @@ def keep_showing(
 
 
 def _show_until_left(
-    bus: Bus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+    bus: LocalBus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
 ) -> bool:
     """Show the bus until it is ended or suspended; return whether it is suspended."""
     ended, suspended, stop = threading.Event(), threading.Event(), StopEvent()
@@ -196,7 +196,7 @@ def _drawing(
     if output.is_json():
         yield _print_json
         return
-    from .board import full_screen  # rich is slow to load
+    from ..show.board import full_screen  # rich is slow to load
 
     with full_screen(picture) as draw:
         yield draw

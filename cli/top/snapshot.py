@@ -6,8 +6,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from ...bus.bus import Bus
 from ...bus.heartbeats import Heartbeat
+from ...bus.local_bus import LocalBus
 from ...schema.message.message import Message
 from ...schema.message.times import age, format_ts
 from ...subscribers.inboxes.failed_deliveries import Cursors
@@ -135,7 +135,7 @@ class BusSnapshot:
 class Watcher:
     """Takes snapshots of a bus, and keeps the earlier counts that the rate needs."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._seqs: deque[tuple[float, int]] = deque()
 

@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.findings import Finding
     from ...tasks.board.proof import TableDifference
 
@@ -52,7 +52,7 @@ _RECENT_S = 86_400.0
 _NAMED = 5
 
 
-def checks_of_bus(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+def checks_of_bus(bus: LocalBus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
     """Return the checks of the log and of what belongs to it.
 
     Args:
@@ -71,7 +71,7 @@ def checks_of_bus(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Fin
     }
 
 
-def _settings(bus: Bus) -> Finding:
+def _settings(bus: LocalBus) -> Finding:
     file_of(bus).look_at_settings()  # an examination opens any file, and asks it nothing
     durability = f"durability is {bus.settings.durability()}"
     made_at_ms = bus.backup_made_at_ms
@@ -81,7 +81,7 @@ def _settings(bus: Bus) -> Finding:
     return warn(f"{durability}; this is a backup, {age}", "'bus restore' takes it into use")
 
 
-def _messages(bus: Bus, full: bool) -> Finding:
+def _messages(bus: LocalBus, full: bool) -> Finding:
     """Look at the numbers and the times of messages, which are never changed."""
     newest = bus.log.newest_seq()
     if newest > MAX_SEQ - _MANY_NUMBERS:
@@ -100,7 +100,7 @@ def _messages(bus: Bus, full: bool) -> Finding:
     return ok(f"the newest is {newest:,}; none is missing")
 
 
-def _blobs(bus: Bus, full: bool) -> Finding:
+def _blobs(bus: LocalBus, full: bool) -> Finding:
     named = bus.log.named_blobs()
     looked_at = 0
     lacking = []
@@ -118,7 +118,7 @@ def _blobs(bus: Bus, full: bool) -> Finding:
     return ok(f"{looked_at} are named, and there{more}; --full reads them")
 
 
-def _is_there(bus: Bus, ref: str, full: bool) -> bool:
+def _is_there(bus: LocalBus, ref: str, full: bool) -> bool:
     if not full:
         return ref in bus.blobs
     try:
@@ -128,7 +128,7 @@ def _is_there(bus: Bus, ref: str, full: bool) -> bool:
     return True
 
 
-def _archive(bus: Bus, full: bool) -> Finding:
+def _archive(bus: LocalBus, full: bool) -> Finding:
     segments = bus.archive.segments()
     harmed = []
     for segment in segments:
@@ -155,7 +155,7 @@ def _archive(bus: Bus, full: bool) -> Finding:
     return ok(f"segments up to {segments[-1].last_seq}: {len(segments)}, all {how}{discarded}")
 
 
-def _chain(bus: Bus) -> Finding:
+def _chain(bus: LocalBus) -> Finding:
     head = bus.chain.head()
     if not bus.chain.is_on():
         return ok("off" if head is None else f"off since {head.seq}; 'bus verify' checks it")
@@ -173,7 +173,7 @@ def _keys() -> Finding:
     return ok(f"agents with keys in {keyring.directory}: {len(agents)}")
 
 
-def _search(bus: Bus, full: bool) -> Finding:
+def _search(bus: LocalBus, full: bool) -> Finding:
     if not os.path.exists(bus.layout.search):
         return ok("no index yet; the first search makes it")
     search = Search(bus)
@@ -185,7 +185,7 @@ def _search(bus: Bus, full: bool) -> Finding:
     return ok(f"messages to index at the next search: {behind:,}")
 
 
-def _hearts(bus: Bus) -> Finding:
+def _hearts(bus: LocalBus) -> Finding:
     beats = bus.heartbeats.list()
     silent = [
         beat
@@ -223,7 +223,7 @@ _SLEW_MS = 60_000
 _MAX_WALKED = 10_000
 
 
-def checks_of_work(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+def checks_of_work(bus: LocalBus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
     """Return the checks of what is read and worked on; the full ones look at every job."""
     return {
         "work": lambda: _work(bus, full),
@@ -234,7 +234,7 @@ def checks_of_work(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Fi
     }
 
 
-def _clock(bus: Bus) -> Finding:
+def _clock(bus: LocalBus) -> Finding:
     """Look for times that are still to come: a clock was ahead when they were stored."""
     last = bus.log.readable(bus.log.newest_seq())
     newest = {
@@ -253,7 +253,7 @@ def _clock(bus: Bus) -> Finding:
     return ok("nothing is of a time that is still to come")
 
 
-def _work(bus: Bus, full: bool) -> Finding:
+def _work(bus: LocalBus, full: bool) -> Finding:
     """Look for jobs and messages that no worker or reader would get, and claims without jobs."""
     if not full:
         return ok("--full compares messages, jobs and claims")
@@ -267,7 +267,7 @@ def _work(bus: Bus, full: bool) -> Finding:
     return ok("messages, jobs and claims fit together")
 
 
-def _claims(bus: Bus) -> Finding:
+def _claims(bus: LocalBus) -> Finding:
     """Look for workers that died, or took longer than their lease."""
     views, since_ms = Views.of(bus), bus.now_ms() - _RECENT_MS
     lost = {
@@ -281,7 +281,7 @@ def _claims(bus: Bus) -> Finding:
     return ok(f"none lost within a day; queues: {len(lost)}")
 
 
-def _dead_letters(bus: Bus) -> Finding:
+def _dead_letters(bus: LocalBus) -> Finding:
     jobs = Jobs.of(bus)
     dead = {queue.name: jobs.counts(queue)[DEAD] for queue in Queues(bus).list()}
     counts = {name: count for name, count in dead.items() if count}
@@ -291,7 +291,7 @@ def _dead_letters(bus: Bus) -> Finding:
     return ok("none")
 
 
-def _parked(bus: Bus) -> Finding:
+def _parked(bus: LocalBus) -> Finding:
     parked = Deliveries.of(bus).parked()
     if parked:
         agents = ", ".join(sorted({delivery.agent for delivery in parked}))
@@ -305,7 +305,7 @@ def _parked(bus: Bus) -> Finding:
 _NAMED_TASKS = 10
 
 
-def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+def checks_of_tasks(bus: LocalBus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
     """Return the checks of tasks; the full ones read all their messages."""
     return {
         "tasks": lambda: _task_messages(bus, full),
@@ -315,7 +315,7 @@ def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], F
     }
 
 
-def _task_messages(bus: Bus, full: bool) -> Finding:
+def _task_messages(bus: LocalBus, full: bool) -> Finding:
     """Compare the table of tasks with the messages; rows are never changed to match them."""
     if not full:
         return ok("--full compares tasks with their messages")
@@ -342,7 +342,7 @@ def _task_messages(bus: Bus, full: bool) -> Finding:
     return ok(f"all add up: {differences.count}")
 
 
-def _lost(bus: Bus, differences: TableDifference) -> Iterator[tuple[str, str]]:
+def _lost(bus: LocalBus, differences: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield what the log says of tasks without a row, and who sent it."""
     if differences.lost:
         names = {task.task for task in differences.lost}
@@ -354,7 +354,7 @@ def _lost(bus: Bus, differences: TableDifference) -> Iterator[tuple[str, str]]:
         )
 
 
-def _senders(bus: Bus, names: Collection[str]) -> str:
+def _senders(bus: LocalBus, names: Collection[str]) -> str:
     """Return who sent messages about some tasks."""
     return _named(
         sorted(
@@ -363,7 +363,7 @@ def _senders(bus: Bus, names: Collection[str]) -> str:
     )
 
 
-def _differing(bus: Bus, differences: TableDifference) -> Iterator[tuple[str, str]]:
+def _differing(bus: LocalBus, differences: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
     if differences.differs:
         by = _senders(bus, differences.differs)
@@ -374,7 +374,7 @@ def _differing(bus: Bus, differences: TableDifference) -> Iterator[tuple[str, st
         )
 
 
-def _unproven(bus: Bus) -> Iterator[tuple[str, str]]:
+def _unproven(bus: LocalBus) -> Iterator[tuple[str, str]]:
     """Yield the tasks that a repair made of messages, and that nobody has confirmed."""
     names = [task.task for task in TaskTable.of(bus).find() if task.unproven]
     if names:
@@ -393,7 +393,7 @@ def _foreign(differences: TableDifference) -> Iterator[tuple[str, str]]:
         )
 
 
-def _holders(bus: Bus) -> Finding:
+def _holders(bus: LocalBus) -> Finding:
     """Look for tasks whose holder was lost, and for questions whose time is over."""
     now_ms = bus.now_ms()
     names_of_leases = {lease.name for lease in bus.leases.list()}
@@ -420,7 +420,7 @@ def _holders(bus: Bus) -> Finding:
     return ok(f"none lost, no question overdue; live tasks: {len(live)}")
 
 
-def _trees(bus: Bus) -> Finding:
+def _trees(bus: LocalBus) -> Finding:
     """Look for work trees, branches and locks that tasks left behind."""
     try:
         leftovers = leftovers_of(bus)
@@ -441,7 +441,7 @@ def _more(count: int) -> str:
     )
 
 
-def _landings(bus: Bus) -> Finding:
+def _landings(bus: LocalBus) -> Finding:
     """Look for commits that were about to land when their integrator ended."""
     names_of_leases = {lease.name for lease in bus.leases.list()}
     undecided = Landings.of(bus).undecided()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...blobs.store import BlobStore
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.directory.layout import Layout
     from ...schema.findings import Finding
 
@@ -142,7 +142,7 @@ class Differences:
     unclear: list[int]
 
 
-def differences(bus: Bus) -> Differences:
+def differences(bus: LocalBus) -> Differences:
     """Compare the export with the log, line by line.
 
     An export that git has merged is not the log's own: no difference is reported then.
@@ -173,7 +173,7 @@ def differences(bus: Bus) -> Differences:
     return Differences(in_log, unclear) if is_own else Differences([], [])
 
 
-def _is_lost(bus: Bus, message: Message, line: bytes) -> bool:
+def _is_lost(bus: LocalBus, message: Message, line: bytes) -> bool:
     """Whether a line tells of a message that the log has lost, and is as a bus writes it."""
     is_own = message_of(row_of(message, line), bus.blobs).to_line() == line
     return is_own and bus.log.get(message.id) is None
@@ -186,7 +186,7 @@ _PATIENCE_S = 3.0
 _NAMED = 5
 
 
-def checks_of_export(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
+def checks_of_export(bus: LocalBus, *, full: bool) -> dict[str, Callable[[], Finding]]:
     """Return the checks of what is exported; the full ones read every exported line."""
     return {
         "export": lambda: _export(bus),
@@ -195,7 +195,7 @@ def checks_of_export(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]
     }
 
 
-def _export(bus: Bus) -> Finding:
+def _export(bus: LocalBus) -> Finding:
     position = Position.of(bus).get()
     behind = _behind(bus, position)
     running = holders(bus.layout.export_lock)
@@ -222,7 +222,7 @@ def _export(bus: Bus) -> Finding:
     return ok("everything was exported; no exporter runs")
 
 
-def _behind(bus: Bus, position: int) -> int:
+def _behind(bus: LocalBus, position: int) -> int:
     """Return how many messages are not exported; after a repair a million seqs may have none."""
     newest = bus.log.newest_seq()
     if newest <= position:  # which is below it where another bus has taken the place of this one
@@ -235,7 +235,7 @@ def _behind(bus: Bus, position: int) -> int:
     return bus.log.count(position, newest) + sum(in_archive)
 
 
-def _lines(bus: Bus, full: bool) -> Finding:
+def _lines(bus: LocalBus, full: bool) -> Finding:
     """Look for errors of the next export."""
     files = exported_files(bus.layout.jsonl)
     if not files:
@@ -259,7 +259,7 @@ def _lines(bus: Bus, full: bool) -> Finding:
     )
 
 
-def _compared(bus: Bus, files: list[str]) -> Finding:
+def _compared(bus: LocalBus, files: list[str]) -> Finding:
     try:
         refuse_unknown(bus)
     except NotImported as error:
@@ -274,7 +274,7 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
     return ok("every line is that of the log")
 
 
-def _differing(bus: Bus) -> Finding:
+def _differing(bus: LocalBus) -> Finding:
     """Return whether the log or the export is damaged, where that is known."""
     differing = differences(bus)
     if differing.in_log:
@@ -288,7 +288,7 @@ def _differing(bus: Bus) -> Finding:
     return warn("its lines are not those of the log", "'bus export --rebuild' writes it again")
 
 
-def _gets_on(bus: Bus, position: int) -> bool:
+def _gets_on(bus: LocalBus, position: int) -> bool:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         if Position.of(bus).get() > position:
@@ -297,6 +297,6 @@ def _gets_on(bus: Bus, position: int) -> bool:
     return False
 
 
-def _archiver(bus: Bus) -> Finding:
+def _archiver(bus: LocalBus) -> Finding:
     running = holders(bus.layout.archive_lock)
     return ok(f"{running[0]} is archiving" if running else "none runs")

@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.queues.queues import QueueInfo
     from ..checks.export import Row
     from ..recovery.recover import RecoveredContent
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # rows, as the integrator begins; the other jobs are noted as such that no step published.
 
 
-def mend_work(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+def mend_work(bus: LocalBus, lossy: Collection[str]) -> Iterator[Mended]:
     """Mend rows that contradict each other, in one transaction.
 
     Args:
@@ -80,7 +80,7 @@ def _report(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
         yield Mended(part, f"{ranges(seqs)} {what}")
 
 
-def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
+def _work_again(bus: LocalBus, info: QueueInfo) -> Iterator[int]:
     """Queue the messages between a queue's first job and its position whose jobs are lost."""
     first = file_of(bus).value(MENDING["first_job"], (info.id,))
     if first is None:
@@ -94,7 +94,7 @@ def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
             yield message.seq
 
 
-def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
+def _add(bus: LocalBus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
     created_at_ms = max(0, min(message.ts_ms, bus.now_ms()))
     headers = WorkHeaders.of(message)
     if info.is_acted_upon:
@@ -108,7 +108,7 @@ def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
 # Mending of the table of tasks: a row that is lost comes back from the log, as unproven.
 
 
-def mend_tasks(bus: Bus) -> Iterator[Mended]:
+def mend_tasks(bus: LocalBus) -> Iterator[Mended]:
     """Rebuild missing or unreadable rows of tasks from their messages.
 
     They are unproven: anybody could write the messages. A row that is there stays as it is.
@@ -172,7 +172,7 @@ class Merger:
     """
 
     def __init__(
-        self, new: NewFile, blobs: BlobStore, backup: Bus | None, archived_upto: int
+        self, new: NewFile, blobs: BlobStore, backup: LocalBus | None, archived_upto: int
     ) -> None:
         self._new = new
         self._blobs = blobs
@@ -280,7 +280,7 @@ class DatabaseMaker:
         backup: an earlier copy of it, if there is one.
     """
 
-    def __init__(self, layout: Layout, backup: Bus | None) -> None:
+    def __init__(self, layout: Layout, backup: LocalBus | None) -> None:
         self._layout = layout
         self._backup = backup
         self._tables = parts_of_a_bus().tables
@@ -389,7 +389,7 @@ class DatabaseMaker:
             yield Mended("tables", f"rows: {', '.join(kept_rows) or 'none'}", lost)
 
 
-def is_of_same_log(new: NewFile, backup: Bus) -> bool:
+def is_of_same_log(new: NewFile, backup: LocalBus) -> bool:
     """Whether a backup has the messages of the file: another bus may have been here before."""
     same = other = 0
     for message in backup.log.read(after_seq=backup.archive.upto()):

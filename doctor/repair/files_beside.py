@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from ...blobs.store import BlobStore
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.log.archive_reader import PIECE_BYTES, lines_of_frame, segment_name
 from ...bus.log.archive_records import ArchiveFrame, Segment
 from ...bus.search.search import Search
@@ -173,7 +173,9 @@ def set_aside(folder: Folder, name: str, stamp: str) -> str:
 _NAMED = 5
 
 
-def mend_blobs(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
+def mend_blobs(
+    bus: LocalBus, saved: LocalBus | None, stamp: str, dry_run: bool
+) -> Iterator[Mended]:
     """Bring altered and missing blobs back from a backup."""
     back, lost = [], []
     for ref in bus.log.named_blobs():
@@ -189,7 +191,7 @@ def mend_blobs(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterat
         yield Mended("blobs", f"{len(back)} are those of the backup again", _names(lost))
 
 
-def _is_whole(bus: Bus, ref: str) -> bool:
+def _is_whole(bus: LocalBus, ref: str) -> bool:
     try:
         bus.blobs.verify(ref)
     except (BlobMissing, BlobAltered, BusUnusable, InvalidInput):
@@ -197,7 +199,7 @@ def _is_whole(bus: Bus, ref: str) -> bool:
     return True
 
 
-def _bring_back(bus: Bus, saved: Bus, ref: str, stamp: str) -> None:
+def _bring_back(bus: LocalBus, saved: LocalBus, ref: str, stamp: str) -> None:
     folder = bus.layout.blob_folder
     if folder.look(ref) is not None:
         set_aside(folder, ref, stamp)
@@ -205,11 +207,12 @@ def _bring_back(bus: Bus, saved: Bus, ref: str, stamp: str) -> None:
 
 
 def _names(refs: list[str]) -> str:
-    more = f" and {len(refs) - _NAMED} more" if len(refs) > _NAMED else ""
-    return ", ".join(refs[:_NAMED]) + more
+    return ", ".join(refs[:_NAMED]) + (
+        f" and {more} more" if (more := len(refs) - _NAMED) > 0 else ""
+    )
 
 
-def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
+def mend_export(bus: LocalBus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     """Rewrite the export if it differs from the log."""
     files = exported_files(bus.layout.jsonl)
     was_exported = bool(files) or Position.of(bus).get() > 0
@@ -236,14 +239,14 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     yield Mended("bus.jsonl", f"was rewritten, {count:,} lines{rest}")
 
 
-def _is_as_the_log(bus: Bus) -> bool:
+def _is_as_the_log(bus: LocalBus) -> bool:
     """Whether an export is whole; it may be behind."""
     lines = checks_of_export(bus, full=True)["bus.jsonl"]()
     lacking = RotatedParts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
 
 
-def _strange(bus: Bus, files: list[str]) -> str:
+def _strange(bus: LocalBus, files: list[str]) -> str:
     """Say how many lines of other files are no lines of the log."""
     own = {hash(message.to_line()) for message in bus.log.read()}  # the lines need much room
     count = 0
@@ -253,7 +256,7 @@ def _strange(bus: Bus, files: list[str]) -> str:
     return f"{count:,} lines that the log has not; what of them is whole 'bus import' brings in"
 
 
-def mend_search(bus: Bus, dry_run: bool) -> Iterator[Mended]:
+def mend_search(bus: LocalBus, dry_run: bool) -> Iterator[Mended]:
     """Empty a damaged index of words: the next search makes it again."""
     if bus.layout.files.look(os.path.basename(bus.layout.search)) is None:
         return
@@ -270,7 +273,7 @@ def mend_search(bus: Bus, dry_run: bool) -> Iterator[Mended]:
 _MAX_MARK_BYTES = 16 * 1024**2
 
 
-def open_backup(directory: str) -> Bus:
+def open_backup(directory: str) -> LocalBus:
     """Open a backup to read in it, and check its file.
 
     Raises:
@@ -281,7 +284,7 @@ def open_backup(directory: str) -> Bus:
         if finding.state == "bad":
             database.close()
             raise BusUnusable(f"the backup in {directory} is damaged: {finding.text}")
-    return Bus(database)
+    return LocalBus(database)
 
 
 def newest_backup(layout: Layout) -> tuple[str | None, list[str]]:
@@ -440,13 +443,10 @@ def _next_frame(fd: int, start: int, size: int) -> int:
     return size
 
 
-# Segments of the archive, put back from a backup, or made again of the lines that they had.
-
-
 def mend_archive(
-    bus: Bus, saved: Bus | None, stamp: str, dry_run: bool = False
+    bus: LocalBus, saved: LocalBus | None, stamp: str, dry_run: bool = False
 ) -> Iterator[Mended]:
-    """Put right what the bus knows of its segments, and the segments that are harmed.
+    """Put back segments of the archive, from a backup or made again of the lines that they had.
 
     Args:
         bus: the bus; its file must be whole.
@@ -469,7 +469,7 @@ def mend_archive(
         bus.archive.keep_upto_segments()
 
 
-def is_well(bus: Bus, segment: Segment) -> bool:
+def is_well(bus: LocalBus, segment: Segment) -> bool:
     """Whether a segment is whole, and what the bus knows of it is right."""
     if bus.archive.state_of(segment) != "ok":
         return False
@@ -482,7 +482,7 @@ def is_well(bus: Bus, segment: Segment) -> bool:
 class _Mender:
     """Mends one segment."""
 
-    def __init__(self, bus: Bus, saved: Bus | None, stamp: str) -> None:
+    def __init__(self, bus: LocalBus, saved: LocalBus | None, stamp: str) -> None:
         self._bus = bus
         self._saved = saved
         self._stamp = stamp

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 
 import apsw
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.log.catalog import Catalog
 from ...schema.directory.discovery import refuse_place
 from ...schema.directory.ignoring import keep_out_of_git
@@ -108,13 +108,13 @@ def repair_bus(
             yield from _replace_file(layout, saved, stamp, dry_run)
             if dry_run:
                 return
-        with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
+        with closing(LocalBus(Database(layout.directory, read_only=dry_run))) as bus:
             yield from _beside(bus, saved, stamp, dry_run)
             yield from mend_export(bus, stamp, dry_run)
             yield from mend_search(bus, dry_run)
 
 
-def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
+def _beside(bus: LocalBus, saved: LocalBus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
     """Mend what the messages need; a dry run tells of it."""
     yield from mend_archive(bus, saved, stamp, dry_run)
     yield from mend_blobs(bus, saved, stamp, dry_run)
@@ -129,7 +129,7 @@ def _refuse_nothing(layout: Layout) -> None:
 
 
 @contextmanager
-def _opened(backup: str | None) -> Iterator[Bus | None]:
+def _opened(backup: str | None) -> Iterator[LocalBus | None]:
     if backup is None:
         yield None
         return
@@ -168,20 +168,20 @@ def _is_unfinished(layout: Layout) -> bool:
 
 def _differs(layout: Layout) -> bool:
     """Whether another copy of the messages, or the entries about them, shows damage in a file."""
-    with closing(Bus(Database(layout.directory, read_only=True))) as bus:
+    with closing(LocalBus(Database(layout.directory, read_only=True))) as bus:
         return _has_wrong_entries(bus) or bool(differences(bus).in_log)
 
 
 def _repair_in_place(layout: Layout, dry_run: bool) -> Iterator[Mended]:
     """Put right the rows of a whole file that break a rule, where they are."""
-    with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
+    with closing(LocalBus(Database(layout.directory, read_only=dry_run))) as bus:
         yield from put_right(file_of(bus), dry_run=dry_run)
         if not dry_run:
             yield from mend_work(bus, ())
             yield from mend_tasks(bus)
 
 
-def _has_wrong_entries(bus: Bus) -> bool:
+def _has_wrong_entries(bus: LocalBus) -> bool:
     """Whether the bus has a wrong entry about an archived segment."""
     whole = (
         candidate for candidate in bus.archive.segments() if bus.archive.state_of(candidate) == "ok"
@@ -205,7 +205,7 @@ def _finish_dead_repair(layout: Layout, died: str, dry_run: bool) -> Iterator[Me
 
 def _replace_file(
     layout: Layout,
-    saved: Bus | None,
+    saved: LocalBus | None,
     stamp: str,
     dry_run: bool,
 ) -> Iterator[Mended]:
@@ -242,7 +242,7 @@ def _replace_file(
     yield Mended("file", f"a new bus.db is in its place, checked from end to end{rest}")
 
 
-def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+def _chain(bus: LocalBus, lossy: Collection[str]) -> Iterator[Mended]:
     """Disable a chain with missing links; recomputing it would certify unverified messages."""
     if "chain" in lossy and bus.chain.is_on():
         bus.chain.switch_off()
@@ -283,15 +283,15 @@ def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
             layout.files.remove_with_contents(_WORKSHOP)
 
 
-def _new_bus(workshop: Layout, layout: Layout) -> Bus:
+def _new_bus(workshop: Layout, layout: Layout) -> LocalBus:
     """Open the new file, with the blobs, the archive and the export of the damaged one."""
     database = Database(workshop.directory, durability="full")
     for name in ("blobs", "blob_folder", "archive", "archive_folder", "jsonl"):
         setattr(database.layout, name, getattr(layout, name))
-    return Bus(database)
+    return LocalBus(database)
 
 
-def _publish_report(bus: Bus, mended: list[Mended]) -> None:
+def _publish_report(bus: LocalBus, mended: list[Mended]) -> None:
     """Publish a message to all about the losses, so that the newest seq has a message."""
     parts = [
         {"part": part.part, "done": part.text} | ({"lost": part.lost} if part.lost else {})
@@ -301,7 +301,7 @@ def _publish_report(bus: Bus, mended: list[Mended]) -> None:
     bus.log.append([record])
 
 
-def _check(bus: Bus) -> None:
+def _check(bus: LocalBus) -> None:
     for finding in examine(checks_of_file(file_of(bus), full=True)):
         if finding.state == "bad":
             raise BusUnusable(

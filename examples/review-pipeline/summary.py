@@ -3,7 +3,7 @@
 
 import signal
 
-from ackbus import Bus, Message, Worker
+from ackbus import Bus, Message
 
 
 def summary(bus: Bus, message: Message) -> dict[str, object]:
@@ -16,8 +16,7 @@ def summary(bus: Bus, message: Message) -> dict[str, object]:
 
 
 with Bus.open() as bus:
-    worker = Worker(
-        bus,
+    worker = bus.worker(
         "change.reviewed",
         group="summary",
         success_type="change.done",

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
 #: with a commit, so without a pause the exporter would commit as often as all publishers together.
@@ -55,7 +55,7 @@ class Exporter:
     `with Exporter(bus):`) for a thread beside other work.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._stop = StopEvent()
         self._thread: threading.Thread | None = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, BinaryIO
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 # Reading other programs' JSONL: the mapping of their fields to ours.
 
@@ -184,7 +184,7 @@ class ImportReport:
 
 @checked
 def import_jsonl(
-    bus: Bus,
+    bus: LocalBus,
     stream: BinaryIO,
     *,
     field_map: FieldMap | None = None,
@@ -276,7 +276,7 @@ def _draft(line: bytes, fields: FieldMap) -> Draft:
     return fields.draft(record)
 
 
-def _store(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
+def _store(bus: LocalBus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
     """Store a batch in one transaction; when a message is refused, try each by itself."""
     try:
         receipts = bus.log.append([draft for _, draft in batch], as_history=True)
@@ -288,7 +288,7 @@ def _store(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> No
     report.stored += len(receipts) - duplicates
 
 
-def _store_singly(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
+def _store_singly(bus: LocalBus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
     with bus.transaction():
         for number, draft in batch:
             try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 #: How much of a part is read at a time for its checksum, in bytes.
 _CHUNK_BYTES = 1024 * 1024
@@ -369,7 +369,7 @@ def exported_files(jsonl: str) -> list[str]:
     return parts if stamp_of(jsonl) is None else [*parts, jsonl]
 
 
-def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
+def last_in_log(bus: LocalBus, lines: Iterable[bytes]) -> tuple[int, int] | None:
     """Compare the lines of all files with the log: they must be its beginning, to the byte.
 
     Returns:
@@ -392,7 +392,7 @@ def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
     return last_seq, torn
 
 
-def refuse_unknown(bus: Bus) -> None:
+def refuse_unknown(bus: LocalBus) -> None:
     """Check that rewriting the files loses nothing.
 
     Raises:

@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from .jsonl_file import Stamp
 
@@ -133,7 +133,7 @@ def writing_lock(directory: str) -> FileLock:
 class Writer:
     """Brings the files up to the log. Only the holder of the export lock may use it."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._path = bus.layout.jsonl
         self._position = Position.of(bus)

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.signing import sign_only_for
 from ...schema.errors import InvalidInput
 from ..problems import refusal
@@ -169,7 +169,9 @@ class BusAccess:
         max_rate: requests a second that a principal may make; None: no limit.
     """
 
-    def __init__(self, bus: Bus, *, required: bool = False, max_rate: float | None = None) -> None:
+    def __init__(
+        self, bus: LocalBus, *, required: bool = False, max_rate: float | None = None
+    ) -> None:
         self._tokens = Tokens.of(bus)
         self._required = required or self._tokens.are_needed()
         self._max_rate = max_rate

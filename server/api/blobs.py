@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...blobs.store import BlobStore
 from ...schema.errors import InvalidInput
-from ..listening import ClientTimeouts
+from ..connections import ClientTimeouts
 from ..waiting import in_thread, until_gone
 from .common import TheBus, has_tag, new_router, next_piece, problems
 

@@ -12,8 +12,8 @@ from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
 from ...bus import tracing
-from ...bus.bus import Bus
 from ...bus.leases import DEFAULT_LEASE_S, MAX_LEASE_S
+from ...bus.local_bus import LocalBus
 from ...bus.own_answers import answered_before
 from ...schema.message.message import Message
 from ...schema.message.names import MAX_SEQ
@@ -214,7 +214,7 @@ def release_claim(
     queue.release(claim, back.why)
 
 
-def _held(bus: Bus, token: int, worker: Principal) -> tuple[Queue, Claim]:
+def _held(bus: LocalBus, token: int, worker: Principal) -> tuple[Queue, Claim]:
     queue, claim = claim_of(bus, token)
     worker.check_may_take(queue.name, queue.info.pattern)
     worker.work_as(claim.group)
@@ -222,7 +222,7 @@ def _held(bus: Bus, token: int, worker: Principal) -> tuple[Queue, Claim]:
 
 
 def _end(
-    bus: Bus,
+    bus: LocalBus,
     token: int,
     worker: Principal,
     outcome: Outcome,

@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from ...blobs.store import CHUNK_BYTES
 from ...bus import tracing
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.names import MAX_SEQ
@@ -156,9 +156,9 @@ def new_router(tag: str, prefix: str = "/v1", door: AccessTable = SERVER) -> API
     return GuardedRouter(door, prefix=prefix, tags=[tag], route_class=_StrictRoute)
 
 
-async def the_bus(request: Request) -> Bus:
+async def the_bus(request: Request) -> LocalBus:
     """Return the bus that the application serves."""
-    bus: Bus = request.app.state.bus
+    bus: LocalBus = request.app.state.bus
     return bus
 
 
@@ -197,7 +197,7 @@ async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
     return Waiter(waiting, request, wait_s)
 
 
-TheBus = Annotated[Bus, Depends(the_bus)]
+TheBus = Annotated[LocalBus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
 TheKey = Annotated[IdempotencyKey, Depends(the_key)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]

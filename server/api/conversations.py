@@ -10,11 +10,11 @@ from fastapi import Path, Query, Response
 from fastapi import Request as Call
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.names import MAX_SEQ, check_agent
 from ...schema.message.reply_types import ReplyTypes
-from ...subscribers.answers import Answer, check, receive
+from ...subscribers.answers import Answer, answer_in, receive
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request
@@ -145,7 +145,7 @@ async def check_conversation(
     """
     reader = _reader(principal, agent)
     look = partial(
-        check,
+        answer_in,
         bus,
         conversation,
         success_type=success_type,
@@ -267,7 +267,7 @@ async def answer_of_request(
 
 
 def _request(
-    bus: Bus,
+    bus: LocalBus,
     id: str,
     success_type: str | None,
     failure_type: str | None,
@@ -299,7 +299,9 @@ def _reader(principal: Principal, agent: str | None) -> str | None:
     return reader if principal.may(Scope.MESSAGES_RW) else None
 
 
-async def _answer_response(bus: Bus, call: Call, answer: Answer, reader: str | None) -> Response:
+async def _answer_response(
+    bus: LocalBus, call: Call, answer: Answer, reader: str | None
+) -> Response:
     """Return the response with an answer, and note that its reader has it if that is still there.
 
     The note comes just before the response: what the client asks next finds the inbox without it.

@@ -10,7 +10,7 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from ...bus import tracing
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import NotFound
 from ...schema.message.canonical_json import encode
 from ...schema.message.message import Message
@@ -248,7 +248,7 @@ def fail_message(
     return FailureRecord(agent=agent, cursor=box.position, attempts=attempts, parked=is_parked)
 
 
-def _message(bus: Bus, seq: int) -> Message:
+def _message(bus: LocalBus, seq: int) -> Message:
     message = bus.get(seq)
     if message is None:
         raise NotFound(f"no message {seq}; see 'bus read'")

@@ -10,7 +10,7 @@ import orjson
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.names import MAX_SEQ
 from ...schema.message.patterns import TypePattern
@@ -92,7 +92,7 @@ def list_all_jobs(
     return _list(bus, jobs[:limit])
 
 
-def _queues(bus: Bus, name: str | None) -> list[Queue]:
+def _queues(bus: LocalBus, name: str | None) -> list[Queue]:
     infos = Queues(bus).list() if name is None else [Queues(bus).get(name)]
     return [Queue(bus, info) for info in infos]
 
@@ -103,11 +103,11 @@ def _check_page(queue: str | None, name: str, seq: int | None) -> None:
         raise InvalidInput(f"{name!r} goes on in one queue: give 'queue' too")
 
 
-def _list(bus: Bus, jobs: Iterable[Job]) -> dict[str, Any]:
+def _list(bus: LocalBus, jobs: Iterable[Job]) -> dict[str, Any]:
     return {"jobs": [_record(bus, job) for job in jobs]}
 
 
-def _record(bus: Bus, job: Job) -> dict[str, object]:
+def _record(bus: LocalBus, job: Job) -> dict[str, object]:
     message = bus.log.readable(job.seq)
     return job_record(job) | ({} if message is None else {"type": message.type})
 
@@ -134,7 +134,7 @@ def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, who: TheClient) -> dict[
     return job_record(_control(bus, queue, who).cancel(seq))
 
 
-def _control(bus: Bus, name: str, who: Principal) -> JobControl:
+def _control(bus: LocalBus, name: str, who: Principal) -> JobControl:
     """Return the control of a queue's jobs, for a client that may change the queue."""
     queue = Queue.open(bus, name)
     who.check_may_change(name, queue.info.pattern)
@@ -151,7 +151,7 @@ def show_job(queue: QueueName, seq: Seq, bus: TheBus) -> Response:
     return _in_full(bus, queue, seq, None)
 
 
-def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
+def _in_full(bus: LocalBus, name: str, seq: int, state: str | None) -> Response:
     queue = Queue.open(bus, name)
     queue.fill()
     job = Jobs.of(bus).get(queue.info, seq)
@@ -237,7 +237,7 @@ def drop_dead_letters(
     return _change(bus, queue, chosen.seqs, lambda seq: control.cancel(seq, "dropped by hand"))
 
 
-def _change(bus: Bus, name: str, seqs: list[int], act: Callable[[int], Job]) -> dict[str, Any]:
+def _change(bus: LocalBus, name: str, seqs: list[int], act: Callable[[int], Job]) -> dict[str, Any]:
     queue = Queue.open(bus, name)
     queue.fill()
     jobs = Jobs.of(bus)

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
-from ...bus.bus import Bus
 from ...bus.leases import Lease
+from ...bus.local_bus import LocalBus
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
 from ...schema.errors import BusBusy, LeaseLost
 from ...schema.message.names import MAX_SEQ
@@ -96,7 +96,7 @@ def release_lease(token: LeaseToken, bus: TheBus, holder: TheClient) -> None:
     bus.leases.release(_held(bus, token, holder))
 
 
-def _held(bus: Bus, token: int, holder: Principal) -> Lease:
+def _held(bus: LocalBus, token: int, holder: Principal) -> Lease:
     """Return the lease of a token, which is of an agent that the principal may act as."""
     lease = next((candidate for candidate in bus.leases.list() if candidate.token == token), None)
     if lease is None:
@@ -205,7 +205,7 @@ def release_reservation(token: LeaseToken, bus: TheBus, editor: TheClient) -> No
     bus.reservations.release(token, _editor_of(bus, token, editor))
 
 
-def _editor_of(bus: Bus, token: int, editor: Principal) -> str:
+def _editor_of(bus: LocalBus, token: int, editor: Principal) -> str:
     """Return the agent that has a reservation, and that the principal may act as."""
     reservation = next(
         (candidate for candidate in bus.reservations.list() if candidate.token == token), None

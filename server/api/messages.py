@@ -15,7 +15,7 @@ from fastapi import Header, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...bus import tracing
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.log.log import find_message
 from ...bus.own_answers import answered_before
 from ...bus.search.search import Search
@@ -61,7 +61,7 @@ from .common import (
 
 
 async def publish_all(
-    bus: Bus,
+    bus: LocalBus,
     drafts: list[Draft],
     trace: Mapping[str, str],
     response: Response,
@@ -112,7 +112,7 @@ async def _in_time(
     raise full
 
 
-def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]:
+def _publish(bus: LocalBus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]:
     recipients = {draft.to_agent for draft in drafts}
     warnings = {recipient: _warning(bus, recipient, strict) for recipient in recipients}
     parents = bus.log.parents(drafts)
@@ -124,7 +124,7 @@ def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]
     ]
 
 
-def _warning(bus: Bus, recipient: str | None, strict: bool) -> str | None:
+def _warning(bus: LocalBus, recipient: str | None, strict: bool) -> str | None:
     if recipient is None:
         return None
     stranger = bus.agents.check_recipient(recipient, strict=strict)
@@ -244,7 +244,7 @@ def read_messages(
     return page_of(bus, after, limit, type=type, agent=agent, conversation=conversation)
 
 
-def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
+def page_of(bus: LocalBus, after: int, limit: int, **filters: Any) -> Response:
     """Return a page of the log."""
     begin_after(bus, after, None)
     newest = bus.log.newest_seq()

@@ -18,7 +18,7 @@ from ...automation.active_config import ConfigSnapshot
 from ...automation.config.models import ApiConfig, TokenConfig
 from ...automation.plugins.discovery import Plugin
 from ...automation.routes.router import Index, Router
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import NotFound
 from ..access.access import GuardedRouter, bearer
 from ..access.table import AUTOMATION
@@ -90,7 +90,7 @@ class ServedConfig:
         snapshot: the configuration.
     """
 
-    def __init__(self, bus: Bus, snapshot: ConfigSnapshot) -> None:
+    def __init__(self, bus: LocalBus, snapshot: ConfigSnapshot) -> None:
         self._bus = bus
         self.snapshot = snapshot
         self.config = snapshot.config
@@ -133,7 +133,7 @@ class ConfigFollower:
         service: the service.
     """
 
-    def __init__(self, bus: Bus, service: RunningService) -> None:
+    def __init__(self, bus: LocalBus, service: RunningService) -> None:
         self._bus = bus
         self.service = service
         self._held: ServedConfig | None = None
@@ -161,7 +161,7 @@ class ServiceAccess:
         current: the configuration in force: a token that a reload removes is good no more.
     """
 
-    def __init__(self, bus: Bus, current: ConfigFollower) -> None:
+    def __init__(self, bus: LocalBus, current: ConfigFollower) -> None:
         self._tokens = Tokens.of(bus)
         self._current = current
 

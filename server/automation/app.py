@@ -10,11 +10,11 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ..access.access import OwnOrigins
+from ..connections import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
 from ..feed import LiveFeed
 from ..health import Readiness
-from ..listening import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
 from ..metrics import Metrics
 from ..problems import ProblemStyle, handle_problems
 from ..waiting import bound_threads
@@ -41,7 +41,7 @@ ROUTERS = (
 
 
 def create_api(
-    bus: Bus,
+    bus: LocalBus,
     service: RunningService,
     reload: Callable[[], list[str]],
     *,

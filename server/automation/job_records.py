@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ...automation.jobs.submission import queue_of, queues_of_plugins
 from ...automation.records.facts import JobLog, LogFilter
 from ...automation.routes.tree import RunJob, is_job, plugin_of
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import NotFound
 from ...schema.message.names import MAX_SEQ
 from ...schema.paging import pages, seq_of
@@ -66,7 +66,7 @@ _WALKED = 100_000
 _PAGE = 200
 
 
-def job_of(bus: Bus, job_id: str) -> RunJob:
+def job_of(bus: LocalBus, job_id: str) -> RunJob:
     """Return a job of a plugin.
 
     Raises:
@@ -83,7 +83,7 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     return RunJob(message, 0, jobs[0] if jobs else None)
 
 
-def _is_to_be_looked_at(bus: Bus, queue: str, seq: int) -> bool:
+def _is_to_be_looked_at(bus: LocalBus, queue: str, seq: int) -> bool:
     try:
         return Queues(bus).get(queue).filled_seq < seq
     except QueueNotFound:
@@ -99,7 +99,7 @@ def job_summary(job: RunJob) -> dict[str, Any]:
     return _present(record)
 
 
-def record_of(bus: Bus, job: RunJob) -> dict[str, Any]:
+def record_of(bus: LocalBus, job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent: its result stands there once it is over."""
     record, log = job_summary(job), JobLog.of(bus).of_job(job.message.id)
     if not log or not (job.job is None or job.is_over):
@@ -129,7 +129,7 @@ class JobFilter:
     status: Status | None = None
 
 
-def jobs_list(bus: Bus, filters: JobFilter, limit: int) -> dict[str, Any]:
+def jobs_list(bus: LocalBus, filters: JobFilter, limit: int) -> dict[str, Any]:
     """Return the newest jobs as JSON, and how many there are.
 
     Only the messages have the command, so the newest of them are searched for it.
@@ -162,12 +162,14 @@ def _walk(queue: Queue, status: Status | None) -> Iterator[RunJob]:
         yield from filter(None, (_job(queue.bus, job) for job in page))
 
 
-def _job(bus: Bus, job: Job) -> RunJob | None:
+def _job(bus: LocalBus, job: Job) -> RunJob | None:
     message = bus.log.readable(job.seq)
     return None if message is None else RunJob(message, 0, job)
 
 
-def logs_list(bus: Bus, filters: LogFilter, limit: int, *, include_result: bool) -> dict[str, Any]:
+def logs_list(
+    bus: LocalBus, filters: LogFilter, limit: int, *, include_result: bool
+) -> dict[str, Any]:
     """Return the attempts that ended last as JSON, and how many there are."""
     log = JobLog.of(bus)
     entries = []

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from ...automation.records.facts import LogFilter
 from ...automation.routes.tree import RunTree, cancel
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts, parse_ts
 from ..api.common import MAX_PAGE, TheBus, json_of
@@ -109,7 +109,7 @@ def cancel_tree(job_id: JobId, bus: TheBus) -> Response:
     return json_of({"cancelled": [job.message.id for job in cancel(bus, str(root.seq))]})
 
 
-def _tree_of(bus: Bus, job_id: str) -> RunTree:
+def _tree_of(bus: LocalBus, job_id: str) -> RunTree:
     """Return the tree of a job, or of the event of a run: by its id alone, as of `/job`.
 
     Raises:

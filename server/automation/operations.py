@@ -17,7 +17,7 @@ from ...automation.records.facts import JobLog, LogFilter
 from ...automation.schedules.firing import ScheduleControl
 from ...automation.schedules.tables import Schedule, Schedules
 from ...automation.status import breaker_history, reset_breakers, status_of
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.log.log import Criteria
 from ...schema.message.times import format_ts
 from ..access.table import AUTOMATION
@@ -194,7 +194,7 @@ def run_schedule(
     }
 
 
-def _by_hand(bus: Bus, config: ServedConfig) -> ScheduleControl:
+def _by_hand(bus: LocalBus, config: ServedConfig) -> ScheduleControl:
     return ScheduleControl(bus, Submission(bus), config.config)
 
 

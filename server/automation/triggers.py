@@ -20,7 +20,7 @@ from ...automation.jobs.submission import JobRequest, Submission
 from ...automation.routes.conditions import CompiledPipeline
 from ...automation.routes.tree import RunTree, wait
 from ...automation.runs import PipelineRun, begin_run, result_of
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, NotFound
 from ..access.access import TheClient
 from ..access.tokens import Scope, TooManyRequests
@@ -43,7 +43,7 @@ class WaitingCallers:
         bus: the bus of the runs.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._count = 0
         self._is_closed = threading.Event()
@@ -232,7 +232,7 @@ def _running(run: PipelineRun) -> dict[str, Any]:
 
 
 def _ended(
-    bus: Bus, run: PipelineRun, pipeline: CompiledPipeline, tree: RunTree, lasted_s: float
+    bus: LocalBus, run: PipelineRun, pipeline: CompiledPipeline, tree: RunTree, lasted_s: float
 ) -> dict[str, Any]:
     return {
         "job_id": run.jobs[0],

@@ -32,7 +32,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.types import Scope as Connection
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...bus.presence.session_name import by_connection
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
@@ -194,7 +194,7 @@ class HttpDoor:
     """
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
-        self._home = BusHandle(lambda: Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
+        self._home = BusHandle(lambda: LocalBus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
         # The session of each client that speaks a protocol with sessions, and its last call; those
         # that have been silent longest come first.
         self._sessions: dict[str, tuple[McpSession, float]] = {}

@@ -1,9 +1,8 @@
-"""A session of MCP: the agent, its presence, and the bus of one connection."""
+"""A session: the agent and the bus of one connection."""
 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from ...bus.bus import Bus
 from ...bus.heartbeat_thread import Hearts
 from ...bus.heartbeats import Heartbeat
+from ...bus.local_bus import LocalBus
 from ...bus.presence.session_name import process_of
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
@@ -24,94 +23,7 @@ from ..access.tokens import LOCAL, Principal, Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from threading import Thread
-    from types import FrameType
-
     from pydantic import BaseModel
-
-# The presence of the agent that a program's server acts for: its first beat, and its last.
-
-#: How long the last beats may take when a signal ends the process, in seconds: less than the grace
-#: of programs before they kill it.
-_GOODBYE_S = 1.5
-
-
-class PresenceThread:
-    """Opens the bus and joins the agent, in a thread, since a bus may be locked.
-
-    Args:
-        open_bus: opens the bus.
-        agent, holder: as for `McpSession`; with no agent it chooses a name later.
-        prepare: is called before anything of the bus is loaded.
-    """
-
-    def __init__(
-        self,
-        open_bus: Callable[[], Bus],
-        agent: str | None,
-        holder: str | None,
-        prepare: Callable[[], None],
-    ) -> None:
-        self._open_bus = open_bus
-        self._agent = agent
-        self._holder = holder
-        self._prepare = prepare
-        self._thread: Thread | None = None
-        self._home: BusHandle | None = None
-
-    def begin(self) -> None:
-        """Join the agent, if there is one; its heart beats from then on. Returns at once."""
-        if self._agent is not None and self._thread is None:
-            from ...schema.processes import start_thread
-
-            self._thread = start_thread(self._arrive, "arrival")
-
-    def home(self) -> BusHandle:
-        """Return the bus, where the agent has joined."""
-        if self._thread is not None:
-            self._thread.join()
-        if self._home is None:  # not begun, or it failed: then it fails here with its error
-            self._home = self._arrive()
-        return self._home
-
-    def close(self) -> None:
-        """Record that the agent has stopped."""
-        if self._thread is not None:
-            self._thread.join()
-        if self._home is not None:
-            self._home.close()
-
-    def end_by_signals(self) -> None:
-        """Make SIGTERM and the like end the process as usual, but after the last heartbeat.
-
-        The process ends at once: nothing else could interrupt its read of stdin.
-        """
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._end)
-
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        from ...schema.stop_limit import end_by
-
-        if self._thread is not None or self._home is not None:
-            from ...schema.processes import start_thread
-
-            start_thread(self.close, "goodbye").join(_GOODBYE_S)
-        end_by(number)
-
-    def _arrive(self) -> BusHandle:
-        self._prepare()
-        import logging
-
-        from ...schema.errors import AckbusError
-
-        self._home = home = BusHandle(self._open_bus)
-        if self._agent is not None:
-            try:
-                McpSession(home, self._agent, holder=self._holder).agent()
-            except AckbusError as error:
-                logging.getLogger("ackbus.mcp").warning("%s", error)
-        return home
-
 
 # The room for a result: how much an agent's program passes to its model uncut.
 #
@@ -180,10 +92,10 @@ class BusHandle:
         open_bus: opens it.
     """
 
-    def __init__(self, open_bus: Callable[[], Bus]) -> None:
+    def __init__(self, open_bus: Callable[[], LocalBus]) -> None:
         self._open = open_bus
         self._lock = threading.Lock()
-        self._bus: Bus | None = None
+        self._bus: LocalBus | None = None
         self._file: tuple[int, int] | None = None
         self._hearts: Hearts | None = None
         # When each agent whose heart beats made its last call, by the monotonic clock.
@@ -193,7 +105,7 @@ class BusHandle:
         #: Whether `end_waiting` was called.
         self.is_ending = False
 
-    def bus(self) -> Bus:
+    def bus(self) -> LocalBus:
         """Return the bus.
 
         Raises:
@@ -275,7 +187,7 @@ class BusHandle:
         self._bus = None
 
 
-def _file_of(bus: Bus) -> tuple[int, int] | None:
+def _file_of(bus: LocalBus) -> tuple[int, int] | None:
     """Return the identity of the bus file in a bus's directory, or None when there is none."""
     try:
         status = os.stat(bus.layout.database)
@@ -326,7 +238,7 @@ class McpSession:
         self._root = root
 
     @property
-    def bus(self) -> Bus:
+    def bus(self) -> LocalBus:
         """The bus, open."""
         return self.home.bus()
 

@@ -11,7 +11,7 @@ import os
 import select
 
 from .front import Front
-from .session import PresenceThread
+from .presence import PresenceThread
 from .tools.profiles import DEFAULT
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 #: How long no line comes before the agent joins, in milliseconds. Clients ask their first questions
 #: at once, and are to have the processor for themselves; an agent's first turn takes far longer.
@@ -30,7 +30,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def serve_stdio(
-    open_bus: Callable[[], Bus],
+    open_bus: Callable[[], LocalBus],
     *,
     agent: str | None = None,
     holder: str | None = None,

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from fastapi import Header, Response
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import NotFound
 from ..access.access import GuardedRouter
@@ -48,13 +48,13 @@ def which_project(bus: TheBus) -> dict[str, str]:
     return {"project": (directory.parent if directory.name == BUS_DIRECTORY else directory).name}
 
 
-def identity(bus: Bus) -> str:
+def identity(bus: LocalBus) -> str:
     """Return the identity of a bus: the same for all its servers on this machine, and unique."""
     stat = os.stat(bus.layout.directory)
     return f"{stat.st_dev:x}-{stat.st_ino:x}"
 
 
-def is_served_at(bus: Bus, host: str, port: int) -> bool:
+def is_served_at(bus: LocalBus, host: str, port: int) -> bool:
     """Whether a server of this bus answers at an address."""
     connection = HTTPConnection(host, port, timeout=_PATIENCE_S)
     try:

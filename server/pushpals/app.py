@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 from starlette.types import Scope
 
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError
 from ...tasks.control.jobs import JobQueue, Sweep
 from ...tasks.control.sessions import PROTOCOL_VERSION, Sessions
@@ -48,7 +48,7 @@ class PushPalsMount(Mount):
         return super().matches(scope)
 
 
-def create_door(bus: Bus, access: BusAccess) -> FastAPI:
+def create_door(bus: LocalBus, access: BusAccess) -> FastAPI:
     """Return the application, which shares the life of the server's.
 
     Args:

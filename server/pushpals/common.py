@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from ...bus import tracing
-from ...bus.bus import Bus
+from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.sqlite.rules.damaged_rows import damage_behind
@@ -33,9 +33,9 @@ UNKNOWN = "unknown"
 _MAX_MS = 315_360_000_000
 
 
-async def the_bus(request: Request) -> Bus:
+async def the_bus(request: Request) -> LocalBus:
     """Return the bus that is served."""
-    bus: Bus = request.app.state.bus
+    bus: LocalBus = request.app.state.bus
     return bus
 
 
@@ -71,7 +71,7 @@ async def the_sessions(request: Request) -> Sessions:
     return sessions
 
 
-TheBus = Annotated[Bus, Depends(the_bus)]
+TheBus = Annotated[LocalBus, Depends(the_bus)]
 TheTeller = Annotated[Tell, Depends(the_teller)]
 
 

@@ -35,8 +35,8 @@ from ...tasks.control.sessions import (
 from ..access.access import GuardedRouter, TheClient, authorize
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
+from ..connections import ClientTimeouts
 from ..feed import BATCH_BYTES, Batch, FeedEvent, LiveFeed, StreamClient
-from ..listening import ClientTimeouts
 from ..streams import EventStream, WebSocketTransport
 from ..waiting import in_thread
 from .common import (

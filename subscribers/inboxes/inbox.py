@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.callbacks import FailureLog
     from ...schema.message.message import Message, Receipt
     from ..options import Start
@@ -53,7 +53,7 @@ class Inbox:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         agent: str,
         *,
         own_broadcasts: bool = False,

@@ -12,7 +12,7 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.patterns import TypePattern
     from .failed_deliveries import Cursors, Deliveries
 
@@ -57,7 +57,7 @@ class MailReader:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         agent: str,
         cursors: Cursors,
         deliveries: Deliveries,

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.engine import HasEngine
     from .unread_count import OpenFile
 
@@ -139,7 +139,7 @@ class SeenMailFile:
         bus, agent: the bus, and the agent that reads.
     """
 
-    def __init__(self, bus: Bus | OpenFile, agent: str) -> None:
+    def __init__(self, bus: LocalBus | OpenFile, agent: str) -> None:
         import hashlib
 
         self._bus, self._agent = bus, agent
@@ -214,7 +214,9 @@ class UnseenMail:
 
     __slots__ = ("first", "seen")
 
-    def __init__(self, bus: Bus, agent: str, seq: int, limit: int, *, besides: int = 0) -> None:
+    def __init__(
+        self, bus: LocalBus, agent: str, seq: int, limit: int, *, besides: int = 0
+    ) -> None:
         from heapq import merge
 
         notes, cursors = SeenMailFile(bus, agent).read(), Cursors.of(bus)

@@ -6,8 +6,8 @@ import os
 from functools import partial
 
 from ...bus import tracing
-from ...bus.bus import Bus
 from ...bus.in_thread import in_thread
+from ...bus.local_bus import LocalBus
 from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import (
     call_plain,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # The inbox of a session that claims its base name: its own mail, and mail to the base name.
 
 
-def inbox_of(bus: Bus, agent: str, *, with_work: bool = False) -> Inbox:
+def inbox_of(bus: LocalBus, agent: str, *, with_work: bool = False) -> Inbox:
     """Return the inbox of an agent; if a session claims its base name, with the base name's mail.
 
     Args:
@@ -75,7 +75,7 @@ class SessionInbox(Inbox):
         base: the base name.
     """
 
-    def __init__(self, bus: Bus, agent: str, base: str, *, with_work: bool = False) -> None:
+    def __init__(self, bus: LocalBus, agent: str, base: str, *, with_work: bool = False) -> None:
         super().__init__(bus, agent, with_work=with_work)
         self._base = _Addressed(bus, base)
         self.base = base
@@ -135,7 +135,7 @@ def only_addressed(inbox: Inbox) -> MailReader:
 class _Addressed(Inbox):
     """The inbox of a base name without broadcasts."""
 
-    def __init__(self, bus: Bus, base: str) -> None:
+    def __init__(self, bus: LocalBus, base: str) -> None:
         super().__init__(bus, base)
         self._mail = MailReader(
             bus,
@@ -194,7 +194,7 @@ class Session:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         agent: str,
         *,
         interval_s: float = 10.0,
@@ -328,7 +328,7 @@ class FirstMail:
     __slots__ = ("first_seq", "inbox", "older")
 
     def __init__(
-        self, bus: Bus, agent: str, *, with_work: bool = False, cursor: str | None = None
+        self, bus: LocalBus, agent: str, *, with_work: bool = False, cursor: str | None = None
     ) -> None:
         self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
         self.first_seq = self.older = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import os
     from typing import Self
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...bus.presence.session_name import SessionName
     from ...schema.engine import Engine
 
@@ -47,11 +47,11 @@ class InboxLook:
         self._database = database
         self.agent, self.session, self.unread = agent, session, unread
 
-    def bus(self) -> Bus:
+    def bus(self) -> LocalBus:
         """Return the bus over the same open file, which ends with this look."""
-        from ...bus.bus import Bus
+        from ...bus.local_bus import LocalBus
 
-        return Bus(self._database)
+        return LocalBus(self._database)
 
     def forget_shown(self) -> None:
         """Note that the agent remembers nothing of what it was shown or told."""

@@ -37,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.engine import Engine
     from ...schema.message.message import Message
     from ..queues.queues import QueueInfo
@@ -237,7 +237,10 @@ def last_words(sender: str, failure_type: str | None = None) -> LastWords:
 
 
 def tell_cancelled(
-    bus: Bus, info: QueueInfo, cancelled: Iterable[tuple[Message, str]], sender: str | None = None
+    bus: LocalBus,
+    info: QueueInfo,
+    cancelled: Iterable[tuple[Message, str]],
+    sender: str | None = None,
 ) -> None:
     """Answer the requests among messages whose jobs were cancelled, in the caller's transaction.
 
@@ -301,7 +304,7 @@ RAN_OUT = "the lease ran out"
 class ClaimEnder:
     """Ends claims, and decides about their jobs by the queue's policy."""
 
-    def __init__(self, bus: Bus, jobs: Jobs, claims: Claims) -> None:
+    def __init__(self, bus: LocalBus, jobs: Jobs, claims: Claims) -> None:
         self._bus = bus
         self._jobs = jobs
         self._claims = claims

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...bus.presence.session_name import SessionName
     from ...bus.reservations.reservations import Conflict, Reservation, ReserveResult
     from ...schema.process_table import Process
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_COUNTED = 1000
 
 
-def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, Any]]:
+def agent_records(bus: LocalBus, *, online_s: float | None = None) -> list[dict[str, Any]]:
     """Return the JSON objects of the agents that a bus knows, by name.
 
     Each has the fields of the last heartbeat, if there was one, the cursor, and how many messages
@@ -62,7 +62,7 @@ def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, 
     ]
 
 
-def unread_of(bus: Bus, agent: str, limit: int = MAX_COUNTED) -> int | None:
+def unread_of(bus: LocalBus, agent: str, limit: int = MAX_COUNTED) -> int | None:
     """Return the number of messages that an agent's inbox would show, up to a limit.
 
     None for a name that another program wrote, and that nothing can be sent to.
@@ -76,7 +76,7 @@ def unread_of(bus: Bus, agent: str, limit: int = MAX_COUNTED) -> int | None:
 # Forgetting an agent that is gone for good.
 
 
-def forget_agent(bus: Bus, agent: str) -> None:
+def forget_agent(bus: LocalBus, agent: str) -> None:
     """Delete an agent's cursor, deliveries and heartbeat; the messages stay. Safe to repeat.
 
     Messages can be archived without waiting for it any more. When it comes back it is a new agent:
@@ -98,7 +98,7 @@ def forget_agent(bus: Bus, agent: str) -> None:
         bus.heartbeats.forget(agent)
 
 
-def require_absent(bus: Bus, agent: str) -> None:
+def require_absent(bus: LocalBus, agent: str) -> None:
     """Refuse an agent that is there, or that never was.
 
     Raises:
@@ -118,7 +118,7 @@ def require_absent(bus: Bus, agent: str) -> None:
 # Processes that act under the name of a session, and do not belong to it.
 
 
-def outsider(bus: Bus, session: SessionName) -> Process | None:
+def outsider(bus: LocalBus, session: SessionName) -> Process | None:
     """Return a process that beats for a session but does not descend from its program, or None.
 
     Such a process does without `bus hook` and `bus mcp`, as `bus listen` does, or has turned
@@ -172,7 +172,7 @@ class ReservationHolder:
         return f"{words[self.lives]}, silent since {format_ts(self.heard_ms)}"
 
 
-def holder_of(bus: Bus, reservation: Reservation) -> ReservationHolder:
+def holder_of(bus: LocalBus, reservation: Reservation) -> ReservationHolder:
     """Return the state of the agent that has a reservation."""
     beat = bus.heartbeats.get(reservation.agent)
     _, acknowledged_ms = Cursors.of(bus).seen().get(reservation.agent, (0, 0))
@@ -192,7 +192,7 @@ def holder_of(bus: Bus, reservation: Reservation) -> ReservationHolder:
 
 
 def take_over(
-    bus: Bus,
+    bus: LocalBus,
     paths: Sequence[str],
     agent: str,
     *,
@@ -258,7 +258,7 @@ class _HolderAlive(Exception):
         self.conflicts = conflicts
 
 
-def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
+def _end(bus: LocalBus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
     """End the reservations that conflict; each is returned once."""
     reservations = list({conflict.held.token: conflict.held for conflict in conflicts}.values())
     may_end = {
@@ -279,7 +279,7 @@ def _noted(reason: str, taken: Sequence[Reservation]) -> str:
     return (f"taken over from {names}: {reason}" if taken else reason)[:MAX_REASON_CHARS]
 
 
-def _messages(bus: Bus, taken: Iterable[Reservation], agent: str, reason: str) -> list[Draft]:
+def _messages(bus: LocalBus, taken: Iterable[Reservation], agent: str, reason: str) -> list[Draft]:
     """Return the message to each former holder; none to a name that can't be a recipient."""
     by_holder: dict[str, list[Reservation]] = {}
     for reservation in taken:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..queues.queues import QueueInfo
 
 #: After how long without an act an agent or a queue is idle, in seconds: a week.
@@ -94,7 +94,7 @@ class Retention:
         idle_after_s: after how long without a sign of life agents and queues are idle.
     """
 
-    def __init__(self, bus: Bus, *, idle_after_s: float = IDLE_AFTER_S) -> None:
+    def __init__(self, bus: LocalBus, *, idle_after_s: float = IDLE_AFTER_S) -> None:
         if idle_after_s < 0:
             raise InvalidInput(f"idle_after_s must be 0 or more, not {idle_after_s}")
         self._bus = bus

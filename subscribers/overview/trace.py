@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ..jobs.claims import ClaimRecord
     from ..jobs.jobs import Job
@@ -86,7 +86,7 @@ class Trace:
     steps: list[Step]
 
     @classmethod
-    def of(cls, bus: Bus, key: str) -> Trace:
+    def of(cls, bus: LocalBus, key: str) -> Trace:
         """Trace what a name stands for: up to where it began, and down to all that followed.
 
         What has been published in the conversation as the answer to a message counts as following
@@ -111,7 +111,7 @@ class Trace:
 class WorkHistory:
     """Reads what became of messages in the queues of a bus. Changes nothing."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._jobs = Jobs.of(bus)
         self._claims = Claims.of(bus)
         self._queues = Queues(bus)
@@ -127,7 +127,7 @@ class WorkHistory:
         return Work(job, claims, acts)
 
 
-def _start(bus: Bus, key: str) -> Message:
+def _start(bus: LocalBus, key: str) -> Message:
     """Return the message at which a trace starts."""
     message = find_message(bus, key) or next(bus.read(conversation=key), None)
     if message is None:
@@ -141,7 +141,7 @@ def _start(bus: Bus, key: str) -> Message:
     return message
 
 
-def _seq_of_work(bus: Bus, key: str) -> int | None:
+def _seq_of_work(bus: LocalBus, key: str) -> int | None:
     """Return the message that a claim or a job is about, or None when there is none."""
     name, colon, digits = key.rpartition(":")
     number = seq_in(digits)
@@ -154,7 +154,7 @@ def _seq_of_work(bus: Bus, key: str) -> int | None:
     return number if is_job else None
 
 
-def _conversations(bus: Bus, message: Message) -> list[str]:
+def _conversations(bus: LocalBus, message: Message) -> list[str]:
     """Return the conversations that a message is in and that led to it."""
     names = {message.conversation: None}
     cause: Message | None = message
@@ -164,7 +164,7 @@ def _conversations(bus: Bus, message: Message) -> list[str]:
     return list(names)
 
 
-def _cause_of(bus: Bus, message: Message) -> Message | None:
+def _cause_of(bus: LocalBus, message: Message) -> Message | None:
     """Return the message that a message answers, else the first of its conversation, if older."""
     parent = None if message.in_reply_to is None else bus.get(message.in_reply_to)
     if parent is None:
@@ -214,7 +214,7 @@ class ReadReceipt:
 
 
 @checked
-def read_receipts(bus: Bus, key: int | str) -> list[ReadReceipt]:
+def read_receipts(bus: LocalBus, key: int | str) -> list[ReadReceipt]:
     """Return the state of a message at each reader: inboxes by name, then queues.
 
     Readers are its recipient; of a broadcast, all agents with a cursor that want it; and the queues
@@ -234,7 +234,9 @@ def read_receipts(bus: Bus, key: int | str) -> list[ReadReceipt]:
     return [*_in_inboxes(bus, message, queues), *queues]
 
 
-def _in_inboxes(bus: Bus, message: Message, queues: list[ReadReceipt]) -> Iterator[ReadReceipt]:
+def _in_inboxes(
+    bus: LocalBus, message: Message, queues: list[ReadReceipt]
+) -> Iterator[ReadReceipt]:
     is_work = bus.log.is_work(message.seq)
     if is_work is None:  # it is archived: its queues, as they are now, decide
         policies = [Queues(bus).get(receipt.name).policy for receipt in queues]
@@ -251,7 +253,7 @@ def _in_inboxes(bus: Bus, message: Message, queues: list[ReadReceipt]) -> Iterat
         yield ReadReceipt(INBOX, agent, state)
 
 
-def _in_queues(bus: Bus, message: Message) -> Iterator[ReadReceipt]:
+def _in_queues(bus: LocalBus, message: Message) -> Iterator[ReadReceipt]:
     states = {job.queue: job.state for job in Jobs.of(bus).of_message(message.seq)}
     for info in Queues(bus).list():
         if info.name in states or _is_to_take(info, message):
@@ -282,7 +284,7 @@ class Notices:
     Any number of processes may look for news; together they give one notice for each conversation.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._engine = engine_of(bus)
         #: By conversation and type: up to which seq there is no request of the type.

@@ -16,7 +16,7 @@ from .queues import Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 #: From which jump on a clock was set back, and not slewed, in milliseconds.
 _STEP_MS = 1_000.0
@@ -29,7 +29,7 @@ class ClockBack:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._offset_ms: float | None = None
 
@@ -56,12 +56,12 @@ class ClockBack:
         return is_back
 
 
-def newest_ms(bus: Bus) -> int:
+def newest_ms(bus: LocalBus) -> int:
     """Return the time of the newest claim or lease, in epoch milliseconds; 0 if there is none."""
     return max(Claims.of(bus).newest_ms(), bus.leases.newest_ms())
 
 
-def follow_clock_back(bus: Bus) -> None:
+def follow_clock_back(bus: LocalBus) -> None:
     """Bring what was stored by a clock that was ahead to the present time; safe to repeat."""
     bus.reservations.follow_clock_back()
     jobs, claims = Jobs.of(bus), Claims.of(bus)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Unpack
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.draft import Draft
     from ...schema.message.message import Receipt
     from ..jobs.errors import ClaimLost, TooManyHops
@@ -94,7 +94,7 @@ class Queue:
         stuck: the error that kept it from taking in more when it was filled last, or None.
     """
 
-    def __init__(self, bus: Bus, info: QueueInfo) -> None:
+    def __init__(self, bus: LocalBus, info: QueueInfo) -> None:
         self.bus = bus
         self.info = info
         self.stuck: QueueStuck | None = None
@@ -108,7 +108,7 @@ class Queue:
     @classmethod
     def create(
         cls,
-        bus: Bus,
+        bus: LocalBus,
         name: str,
         pattern: str | None = None,
         *,
@@ -135,7 +135,7 @@ class Queue:
         return cls(bus, Queues(bus).create(name, types, start=start, group=group, **rules))
 
     @classmethod
-    def open(cls, bus: Bus, name: str) -> Queue:
+    def open(cls, bus: LocalBus, name: str) -> Queue:
         """Open an existing queue.
 
         Raises:
@@ -464,7 +464,7 @@ class Queue:
 # The claim may be lost: that is checked when it is renewed or ended.
 
 
-def claim_of(bus: Bus, token: int) -> tuple[Queue, Claim]:
+def claim_of(bus: LocalBus, token: int) -> tuple[Queue, Claim]:
     """Return the claim with a token, and its queue.
 
     Raises:

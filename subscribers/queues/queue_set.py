@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Unpack
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..jobs.claims import Claim
     from ..jobs.jobs import QueueAtHand
     from ..options import PolicyRules
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def change_policy(
-    bus: Bus, name: str, *, by: str | None = None, **rules: Unpack[PolicyRules]
+    bus: LocalBus, name: str, *, by: str | None = None, **rules: Unpack[PolicyRules]
 ) -> QueueInfo:
     """Change rules of a queue; they hold from the next claim on, also for waiting jobs.
 
@@ -77,7 +77,7 @@ def change_policy(
     return replace(info, policy=policy)
 
 
-def _fill(bus: Bus, queues: Queues, info: QueueInfo) -> None:
+def _fill(bus: LocalBus, queues: Queues, info: QueueInfo) -> None:
     """Take in the messages that are stored by now: the present rules keep them out of inboxes."""
     filler = Filler(bus, info, queues, Jobs.of(bus))
     while (page := filler.look()) is not None:
@@ -87,7 +87,7 @@ def _fill(bus: Bus, queues: Queues, info: QueueInfo) -> None:
     queues.pass_by(info.id, filled_seq, newest)
 
 
-def _rank_again(bus: Bus, info: QueueInfo) -> None:
+def _rank_again(bus: LocalBus, info: QueueInfo) -> None:
     jobs = Jobs.of(bus)
     seqs = jobs.queued_seqs(info)  # jobs that come later are ranked by the new order anyway
     for start in range(0, len(seqs), BATCH):
@@ -95,7 +95,7 @@ def _rank_again(bus: Bus, info: QueueInfo) -> None:
             jobs.rank_again(info, seqs[start : start + BATCH])
 
 
-def _open_keys_again(bus: Bus, queues: Queues, info: QueueInfo) -> None:
+def _open_keys_again(bus: LocalBus, queues: Queues, info: QueueInfo) -> None:
     jobs = Jobs.of(bus)
 
     def open_again(after_key: bytes) -> list[bytes]:
@@ -111,7 +111,7 @@ def _open_keys_again(bus: Bus, queues: Queues, info: QueueInfo) -> None:
 # Removing a queue: what is published later is mail again, and its name is free.
 
 
-def remove_queue(bus: Bus, name: str, *, by: str | None = None) -> str:
+def remove_queue(bus: LocalBus, name: str, *, by: str | None = None) -> str:
     """Remove a queue without waiting or running jobs, and return the name that its history keeps.
 
     Its jobs and claims stay on record under that name. Messages that are published from now on are
@@ -175,7 +175,7 @@ class _Member:
     pattern: TypePattern
 
     @classmethod
-    def of(cls, bus: Bus, name: str) -> _Member:
+    def of(cls, bus: LocalBus, name: str) -> _Member:
         queue = Queue.open(bus, name)
         return cls(queue, TypePattern(queue.info.pattern))
 
@@ -200,7 +200,7 @@ class QueueSet:
         QueueNotFound: a queue does not exist.
     """
 
-    def __init__(self, bus: Bus, names: Iterable[str]) -> None:
+    def __init__(self, bus: LocalBus, names: Iterable[str]) -> None:
         self._bus = bus
         self._jobs = Jobs.of(bus)
         members = (_Member.of(bus, name) for name in names)
@@ -298,7 +298,7 @@ class QueueWorkers:
     Their heartbeats show whether they are still there.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._engine = engine_of(bus)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any, Unpack
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..jobs.jobs import Jobs
     from ..options import PolicyRules, Start
 
@@ -68,7 +68,7 @@ class MatchedPage:
 class Filler:
     """Brings the messages of the log into a queue, each once."""
 
-    def __init__(self, bus: Bus, info: QueueInfo, queues: Queues, jobs: Jobs) -> None:
+    def __init__(self, bus: LocalBus, info: QueueInfo, queues: Queues, jobs: Jobs) -> None:
         self._bus = bus
         self._queue_id = info.id
         self._name = info.name
@@ -216,7 +216,7 @@ class QueueInfo:
 class Queues:
     """The table `queues`."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._engine = engine_of(bus)
 

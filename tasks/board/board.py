@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any, Literal
 
-    from ...bus.bus import Bus
     from ...bus.heartbeats import Heartbeat
     from ...bus.leases import Lease
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ..records.task import Task, TaskState
     from ..steps.planning import TaskJob
@@ -133,7 +133,7 @@ def of_tasks(rows: Sequence[TaskRow], *, is_now: bool) -> Iterator[WaitingItem]:
             yield WaitingItem("lost", task.task, None, text, task.changed_at_ms)
 
 
-def of_queues(bus: Bus) -> Iterator[WaitingItem]:
+def of_queues(bus: LocalBus) -> Iterator[WaitingItem]:
     """Yield the queues of tasks that are held, and dead completions."""
     infos = {info.name: info for info in Queues(bus).list()}
     for name in QUEUES:
@@ -144,7 +144,7 @@ def of_queues(bus: Bus) -> Iterator[WaitingItem]:
         yield from _dead_completions(bus)
 
 
-def _dead_completions(bus: Bus) -> Iterator[WaitingItem]:
+def _dead_completions(bus: LocalBus) -> Iterator[WaitingItem]:
     dead = DeadLetters(Queue.open(bus, COMPLETIONS)).find()
     for job in islice(dead, _MAX_DEAD):
         task = _task_of_entry(bus, job.seq)
@@ -152,7 +152,7 @@ def _dead_completions(bus: Bus) -> Iterator[WaitingItem]:
         yield WaitingItem("dead completion", task, None, text, job.ended_at_ms)
 
 
-def proposals(bus: Bus) -> Iterator[WaitingItem]:
+def proposals(bus: LocalBus) -> Iterator[WaitingItem]:
     """Yield the landings that were proposed, and are not decided."""
     for landing in Landings.of(bus).undecided():
         if landing.state == "proposed":
@@ -205,7 +205,7 @@ def of_jobs(
 
 
 def of_approved(
-    bus: Bus, rows: Sequence[TaskRow], leases: Mapping[str, Lease]
+    bus: LocalBus, rows: Sequence[TaskRow], leases: Mapping[str, Lease]
 ) -> Iterator[WaitingItem]:
     """Yield the approved tasks that no integrator works on, of targets that none holds."""
     entries = _entries_in_hand(bus)
@@ -218,7 +218,7 @@ def of_approved(
             yield WaitingItem("approved", task.task, None, text, task.changed_at_ms)
 
 
-def _entries_in_hand(bus: Bus) -> set[str | None]:
+def _entries_in_hand(bus: LocalBus) -> set[str | None]:
     """Return the tasks whose entries are claimed, dead or proposed, which is reported elsewhere."""
     tasks = {landing.task for landing in Landings.of(bus).undecided()}
     try:
@@ -230,14 +230,14 @@ def _entries_in_hand(bus: Bus) -> set[str | None]:
     return tasks | {_task_of_entry(bus, seq) for seq in (*claimed, *dead)}
 
 
-def _task_of_entry(bus: Bus, seq: int) -> str | None:
+def _task_of_entry(bus: LocalBus, seq: int) -> str | None:
     message = bus.log.readable(seq)
     payload = None if message is None else message.payload
     named = payload.get("task") if isinstance(payload, dict) else None
     return named if isinstance(named, str) else None
 
 
-def of_failed(bus: Bus) -> Iterator[WaitingItem]:
+def of_failed(bus: LocalBus) -> Iterator[WaitingItem]:
     """Yield the newest tasks that failed for good, until they are cleaned."""
     states: tuple[TaskState, ...] = ("FAILED",)
     failed = [task for task in TaskTable.of(bus).find(states=states) if not task.cleaned_at_ms]
@@ -247,7 +247,7 @@ def of_failed(bus: Bus) -> Iterator[WaitingItem]:
 
 
 def of_dependencies(
-    bus: Bus, rows: Sequence[TaskRow], jobs: Sequence[TaskJob]
+    bus: LocalBus, rows: Sequence[TaskRow], jobs: Sequence[TaskJob]
 ) -> Iterator[WaitingItem]:
     """Yield what can never begin, since something that it depends on will not land."""
     table = TaskTable.of(bus)
@@ -321,7 +321,7 @@ class Boards:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._heads: object = None
         self._changed: Changed = {}
@@ -400,7 +400,7 @@ class Boards:
             return [], [], str(error)
 
 
-def newest_changes(bus: Bus, upto_seq: int, count: int = MAX_CHANGES) -> list[Message]:
+def newest_changes(bus: LocalBus, upto_seq: int, count: int = MAX_CHANGES) -> list[Message]:
     """Return the newest messages of the types `heartbeat` and `state_change`, the newest first."""
     messages = [
         message

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.sealed import SealedRepository
     from ...schema.message.message import Message
     from ..records.task import Task
@@ -83,7 +83,7 @@ def place_in(text: str) -> LinePlace:
     return LinePlace(file, int(line))
 
 
-def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) -> Comment:
+def comment(bus: LocalBus, name: str, place: LinePlace, words: str, *, agent: str) -> Comment:
     """Publish a comment on a line of a task to its worker, and return it.
 
     The line is looked up in the commit that is done, or else in the newest on the branch.
@@ -127,7 +127,7 @@ def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) ->
 
 
 @one_look()
-def comments(bus: Bus, name: str) -> list[Comment]:
+def comments(bus: LocalBus, name: str) -> list[Comment]:
     """Return the comments on a task, the oldest first, and where their lines are now.
 
     Raises:

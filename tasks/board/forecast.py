@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...bus.reservations.reservations import Conflict
     from ...git.branches.forecast import Forecast
     from ..records.task import Task
@@ -43,7 +43,7 @@ class TaskRepositories:
         not_looked_into: why a repository is not read, by its name in the rows.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._trusted = TrustedRepositories(bus.layout.directory)
         self.not_looked_into: dict[str, str] = {}
 
@@ -102,7 +102,7 @@ class Clash:
         return record if self.not_known is None else {**record, "not_known": self.not_known}
 
 
-def forecast_of_tasks(bus: Bus, lookout: TaskRepositories | None = None) -> list[Clash]:
+def forecast_of_tasks(bus: LocalBus, lookout: TaskRepositories | None = None) -> list[Clash]:
     """Return the pairs of live tasks of the same repository that would not merge.
 
     A task counts with the commit that is done, or else with the newest of its branch. A task whose
@@ -123,7 +123,7 @@ def forecast_of_tasks(bus: Bus, lookout: TaskRepositories | None = None) -> list
     return clashes
 
 
-def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
+def forecast_of_refs(bus: LocalBus, refs: Sequence[str], folder: str) -> list[Clash]:
     """Return the pairs of refs that would not merge.
 
     Args:
@@ -179,7 +179,7 @@ def _ref_of(task: Task) -> str:
     return f"refs/heads/{task.branch}"
 
 
-def _clashes(bus: Bus, repository: SealedRepository, heads: Mapping[str, str]) -> list[Clash]:
+def _clashes(bus: LocalBus, repository: SealedRepository, heads: Mapping[str, str]) -> list[Clash]:
     """Return the pairs that would not merge, in the order of the heads."""
     pairs = list(combinations(heads, 2))
     forecasts = _forecasts(bus, repository, {_key(heads[a], heads[b]) for a, b in pairs})
@@ -195,7 +195,7 @@ def _clashes(bus: Bus, repository: SealedRepository, heads: Mapping[str, str]) -
 
 
 def _forecasts(
-    bus: Bus, repository: SealedRepository, all_pairs: Iterable[Pair]
+    bus: LocalBus, repository: SealedRepository, all_pairs: Iterable[Pair]
 ) -> Mapping[Pair, Forecast]:
     pairs = sorted((a, b) for a, b in all_pairs if a != b)
     table = Forecasts.of(bus)
@@ -247,7 +247,7 @@ class ReservedChange:
 
 
 def reserved_by_others(
-    bus: Bus, tasks: Iterable[Task], lookout: TaskRepositories | None = None
+    bus: LocalBus, tasks: Iterable[Task], lookout: TaskRepositories | None = None
 ) -> list[ReservedChange]:
     """Return the files that tasks change on their branches and that others have reserved.
 
@@ -293,7 +293,7 @@ def changed_by(tasks: Iterable[Task], lookout: TaskRepositories) -> Changed:
     return files_by_task
 
 
-def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[ReservedChange]:
+def compare(bus: LocalBus, tasks: Iterable[Task], changed: Changed) -> list[ReservedChange]:
     """Return which of the changed files of tasks others have reserved."""
     return [
         ReservedChange(task.task, conflict)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.repository import Repository
     from ...schema.message.message import Message
     from ..records.task import Task
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # The tasks as they were at any place of the log: the sum of the messages up to it.
 
 
-def fold_at(bus: Bus, seq: int | None = None) -> Fold:
+def fold_at(bus: LocalBus, seq: int | None = None) -> Fold:
     """Return the tasks as they were when a message was the newest; None: as they are.
 
     Raises:
@@ -45,7 +45,7 @@ def fold_at(bus: Bus, seq: int | None = None) -> Fold:
     return Fold().add_all(messages_of_tasks(bus, seq))
 
 
-def seq_at(bus: Bus, at_ms: int) -> int:
+def seq_at(bus: LocalBus, at_ms: int) -> int:
     """Return the seq of the newest change of a task at a time, in epoch milliseconds; 0: none.
 
     Raises:
@@ -57,7 +57,7 @@ def seq_at(bus: Bus, at_ms: int) -> int:
     return max(seqs, default=0)
 
 
-def messages_of_tasks(bus: Bus, upto_seq: int | None = None) -> Iterator[Message]:
+def messages_of_tasks(bus: LocalBus, upto_seq: int | None = None) -> Iterator[Message]:
     """Yield the messages that make the tasks, in order."""
     return heapq.merge(
         *(bus.read(type=type, upto_seq=upto_seq) for type in FOLDED), key=attrgetter("seq")
@@ -93,7 +93,7 @@ class TableDifference:
     foreign: tuple[Message, ...]
 
 
-def difference(bus: Bus) -> TableDifference:
+def difference(bus: LocalBus) -> TableDifference:
     """Compare the whole table with all messages.
 
     The tasks of another bus, whose log was imported, have no rows here, and are left out.
@@ -152,7 +152,7 @@ def task_of(message: Message) -> object:
     return message.payload.get("task") if isinstance(message.payload, dict) else None
 
 
-def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
+def _without_imports(bus: LocalBus, messages: list[Message]) -> list[Message]:
     spans = Imports.of(bus).spans()
     return [
         message
@@ -161,7 +161,7 @@ def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
     ]
 
 
-def store_unproven(bus: Bus, lost: tuple[Task, ...]) -> None:
+def store_unproven(bus: LocalBus, lost: tuple[Task, ...]) -> None:
     """Store tasks whose rows are lost, as their messages make them, for people to confirm.
 
     The triggers of the table refuse that: it is for repairs, which switch them off.
@@ -181,7 +181,7 @@ def _stored(table: TaskTable, name: str) -> Task | None:
 # The checks of a landing: whether log, table and git agree about it.
 
 
-def problems_of(bus: Bus, evidence: LandingEvidence) -> list[str]:
+def problems_of(bus: LocalBus, evidence: LandingEvidence) -> list[str]:
     """Return what does not agree about a landing; empty where all does."""
     return [
         *_with_table(evidence),
@@ -206,7 +206,7 @@ def _with_table(evidence: LandingEvidence) -> Iterator[str]:
         yield "the task is unproven: its row was made of messages, and nobody confirmed it"
 
 
-def _with_landings(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
+def _with_landings(bus: LocalBus, evidence: LandingEvidence) -> Iterator[str]:
     """Check that the integrator's landing row exists: it is stored with the messages.
 
     Anybody can publish messages of their types.
@@ -280,7 +280,7 @@ def _with_integration(evidence: LandingEvidence) -> Iterator[str]:
             yield f"the check {command!r} ended with {code}, and the commit landed all the same"
 
 
-def _with_git(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
+def _with_git(bus: LocalBus, evidence: LandingEvidence) -> Iterator[str]:
     task = evidence.task
     try:
         git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
@@ -318,7 +318,7 @@ def _contains(repository: Repository, tip: str, commit: str) -> bool:
     return True
 
 
-def _with_signatures(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
+def _with_signatures(bus: LocalBus, evidence: LandingEvidence) -> Iterator[str]:
     check = SignatureCheck(Keyring(), VerificationCounts(), strict=False, earlier=lambda agent: ())
     for message in evidence.messages:
         problem = check.of(message)
@@ -360,7 +360,7 @@ class LandingEvidence:
         return [message for message in self.messages if message.type in types]
 
 
-def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict[str, Any]:
+def prove(bus: LocalBus, name: str, folder: str, *, agent: str | None = None) -> dict[str, Any]:
     """Return the landing proof of a task.
 
     Args:
@@ -383,7 +383,7 @@ def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict
     return proof
 
 
-def verify(bus: Bus, proof: dict[str, Any]) -> list[str]:
+def verify(bus: LocalBus, proof: dict[str, Any]) -> list[str]:
     """Return what disagrees with the signature, the log or git.
 
     A proof without a signature does not show who made it, and is compared all the same.
@@ -401,7 +401,7 @@ def verify(bus: Bus, proof: dict[str, Any]) -> list[str]:
     return [*problems, *current["problems"]]
 
 
-def _find(bus: Bus, name: str, folder: str) -> Task:
+def _find(bus: LocalBus, name: str, folder: str) -> Task:
     table = TaskTable.of(bus)
     task = table.get(name)
     if task is None:
@@ -420,7 +420,7 @@ def _find(bus: Bus, name: str, folder: str) -> Task:
     return task
 
 
-def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
+def _messages_of(bus: LocalBus, task: Task) -> Iterator[Message]:
     """Yield the messages about a task: those that name it, their answers, and what they answer."""
     messages = [
         message

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.jobs.jobs import Job
 
@@ -64,7 +64,7 @@ class Entries:
         name: `requests`, `jobs` or `completions`.
     """
 
-    def __init__(self, bus: Bus, name: str) -> None:
+    def __init__(self, bus: LocalBus, name: str) -> None:
         self.bus = bus
         self.name = name
 

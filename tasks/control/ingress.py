@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Literal
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ..records.sessions import Decision
     from .requests import Tell
 
@@ -234,7 +234,7 @@ class Ingress:
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
+    def __init__(self, bus: LocalBus, tell: Tell = ignore_event) -> None:
         self._bus = bus
         self._tell = tell
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ...bus.bus import Bus
     from ...bus.heartbeats import Heartbeat
+    from ...bus.local_bus import LocalBus
     from ...subscribers.views import ActiveClaim
     from ..records.worker_details import StoredLine
     from .requests import Tell
@@ -111,7 +111,7 @@ class JobQueue:
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
+    def __init__(self, bus: LocalBus, tell: Tell = ignore_event) -> None:
         self.entries = Entries(bus, JOBS)
         self.output = JobOutput.of(bus)
         self._bus = bus
@@ -363,7 +363,9 @@ class Sweep:
         stale_after_ms: how long a job may show no activity.
     """
 
-    def __init__(self, bus: Bus, jobs: JobQueue, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
+    def __init__(
+        self, bus: LocalBus, jobs: JobQueue, *, stale_after_ms: int = STALE_AFTER_MS
+    ) -> None:
         self._bus = bus
         self._jobs = jobs
         self._stale_after_ms = stale_after_ms

@@ -18,7 +18,7 @@ from .entries import Entries, failed, json_or_none, json_text, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
 # Events of sessions, as the control plane tells them.
 
@@ -58,7 +58,7 @@ class Requests:
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
+    def __init__(self, bus: LocalBus, tell: Tell = ignore_event) -> None:
         self.entries = Entries(bus, REQUESTS)
         self._bus = bus
         self._tell = tell
@@ -208,7 +208,7 @@ class Completions:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self.entries = Entries(bus, COMPLETIONS)
         self._heads = KeptHeads(bus)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
 
     #: Yields what is wrong with a value, each with the way to it: `/level must be text`.
     Rule = Callable[[object], Iterator[str]]
@@ -319,7 +319,7 @@ class Sessions:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self.bus = bus
         self.table = SessionTable.of(bus)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
     from ...bus.heartbeats import Heartbeat
+    from ...bus.local_bus import LocalBus
     from ...subscribers.queues.queue import Queue
     from ...subscribers.views import EndedJob
     from ..records.worker_details import WorkerDetails
@@ -142,7 +142,7 @@ class WorkerTable:
         jobs: the entries of the queue of jobs.
     """
 
-    def __init__(self, bus: Bus, jobs: Entries) -> None:
+    def __init__(self, bus: LocalBus, jobs: Entries) -> None:
         self._bus = bus
         self._jobs = jobs
         self._workers = Workers.of(bus)
@@ -265,7 +265,7 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def system_status(bus: Bus, online_ms: int = ONLINE_MS) -> dict[str, Any]:
+def system_status(bus: LocalBus, online_ms: int = ONLINE_MS) -> dict[str, Any]:
     """Return how many workers and entries there are, what is next in line, and how it went.
 
     Args:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Literal
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.branches.candidates import Candidate
     from ...git.branches.repositories import RepositoryPlace
     from ...git.repository import Repository
@@ -184,7 +184,9 @@ class Ownership:
         git: reads its commits, and perhaps others that are kept aside; None: the repository's own.
     """
 
-    def __init__(self, bus: Bus, place: RepositoryPlace, git: Repository | None = None) -> None:
+    def __init__(
+        self, bus: LocalBus, place: RepositoryPlace, git: Repository | None = None
+    ) -> None:
         self._table = TaskTable.of(bus)
         self._repository = place.common_dir
         self._git = git or place.git

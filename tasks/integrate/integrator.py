@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from threading import Thread
 
-    from ...bus.bus import Bus
     from ...bus.doorbell import Listener
     from ...bus.heartbeat_thread import Heart
     from ...bus.leases import Lease
+    from ...bus.local_bus import LocalBus
     from ...git.branches.candidates import Strategy
     from ...git.branches.repositories import RepositoryPlace
     from ...subscribers.jobs.claims import Claim
@@ -76,7 +76,7 @@ class TargetLease:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         queue: Queue,
         repository: str,
         target: str,
@@ -341,7 +341,7 @@ class Integrator:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         folder: str,
         rules: IntegratorRules,
         *,

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.branches.candidates import Candidate, Strategy
     from ...git.branches.repositories import RepositoryPlace
     from ...git.remote_target import CheckTree
@@ -215,7 +215,7 @@ class Lander:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         place: RepositoryPlace,
         rules: IntegratorRules,
         store: LandingStore,

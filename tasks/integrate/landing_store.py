@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...subscribers.queues.queue import Queue
     from ..records.task_table import LandingState
     from .checks import CheckResult
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # The steps of an integration, as events of the session that a completion belongs to.
 
 
-def tell_session(bus: Bus, entry: LandingEntry, agent: str, words: str) -> None:
+def tell_session(bus: LocalBus, entry: LandingEntry, agent: str, words: str) -> None:
     """Store an event of a step in the caller's transaction; does nothing without a session.
 
     Args:
@@ -102,7 +102,7 @@ class LandingStore:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LocalBus,
         queue: Queue,
         target_lease: TargetLease,
         repository: str,

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.branches.candidates import CandidateConflict
     from ...git.branches.repositories import RepositoryPlace
     from .entries import OutcomeKind
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def request(
-    bus: Bus, place: RepositoryPlace, rules: IntegratorRules, branches: Sequence[str]
+    bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules, branches: Sequence[str]
 ) -> None:
     """Add branches without a task to the queue, at the commits that they are at.
 
@@ -62,7 +62,7 @@ def request(
 
 
 def _refuse_same(
-    bus: Bus, place: RepositoryPlace, rules: IntegratorRules, branch: str, head: str
+    bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules, branch: str, head: str
 ) -> None:
     for entry in waiting(bus, place, rules):
         if (entry.branch, entry.head) == (branch, head):
@@ -76,7 +76,7 @@ def _refuse_same(
             )
 
 
-def waiting(bus: Bus, place: RepositoryPlace, rules: IntegratorRules) -> list[LandingEntry]:
+def waiting(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> list[LandingEntry]:
     """Return the entries for a target that have no end, in their order; nothing is claimed."""
     jobs = Jobs.of(bus)
     entries = []
@@ -91,7 +91,7 @@ def waiting(bus: Bus, place: RepositoryPlace, rules: IntegratorRules) -> list[La
     return sorted(entries, key=lambda entry: (entry.message.priority, entry.message.seq))
 
 
-def look(bus: Bus, place: RepositoryPlace, rules: IntegratorRules) -> Iterator[LandingResult]:
+def look(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> Iterator[LandingResult]:
     """Yield the results of a dry run without checks; nothing is claimed or changed.
 
     Git writes what it makes into a folder of its own, which is removed. No merge driver is run:
@@ -123,7 +123,7 @@ def look(bus: Bus, place: RepositoryPlace, rules: IntegratorRules) -> Iterator[L
 
 
 def _refused(
-    bus: Bus,
+    bus: LocalBus,
     place: RepositoryPlace,
     rules: IntegratorRules,
     entry: LandingEntry,

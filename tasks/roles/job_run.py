@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.branches.repositories import RepositoryPlace
     from ...git.trees.tree_state import TreeState
     from ...schema.message.message import Message
@@ -208,7 +208,7 @@ class JobContext:
         supervisors: run the program.
     """
 
-    bus: Bus
+    bus: LocalBus
     queue: Queue
     tasks: Tasks
     worker: str
@@ -279,7 +279,7 @@ class StoredOutput:
         seq: the message of the job.
     """
 
-    def __init__(self, bus: Bus, seq: int) -> None:
+    def __init__(self, bus: LocalBus, seq: int) -> None:
         self._engine = engine_of(bus)
         self._output = JobOutput.of(bus)
         self._seq = seq

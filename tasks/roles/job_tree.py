@@ -21,13 +21,13 @@ from ...git.trees.tree_state import embedded_in, named, read_state, repository_o
 from ...git.trees.work_trees import WorkTrees
 from ...schema.errors import AckbusError, InvalidInput, Refused, shown
 from ..records.task import HELD
-from ..spawn import TaskSpec, stoppable_spawn
+from ..spawn import Spawner, TaskSpec
 from ..steps.messages import subject_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
     from ...bus.leases import Lease
+    from ...bus.local_bus import LocalBus
     from ...git.trees.tree_list import LinkedTree
     from ...git.trees.tree_state import TreeState
     from ...subscribers.jobs.claims import Claim
@@ -62,7 +62,7 @@ class Ports:
             raise InvalidInput(f"ports are given like 20000-20999, not {shown(text)}")
         return cls(int(match[1]), int(match[2]))
 
-    def take(self, bus: Bus, task: str, worker: str, lease_s: float) -> tuple[int, Lease]:
+    def take(self, bus: LocalBus, task: str, worker: str, lease_s: float) -> tuple[int, Lease]:
         """Return a port that no task has and no program listens on, and the lease on it.
 
         Raises:
@@ -266,8 +266,8 @@ class JobTrees:
             correlation_id=message.conversation,
             in_reply_to=message.id,
         )
-        spawn = stoppable_spawn(self._tasks.bus, stop)
-        return spawn.spawn(spec, agent=message.from_agent, lease_s=lease_s)
+        spawner = Spawner(self._tasks.bus, stop)
+        return spawner.spawn(spec, agent=message.from_agent, lease_s=lease_s)
 
     def make(self, task: Task, stop: StopSwitch) -> None:
         """Make sure that the tree of a task is there, with what it had.
@@ -281,7 +281,7 @@ class JobTrees:
             raise Refused(
                 f"task {task.task!r} is of {task.repository}, not {self.place.common_dir}"
             )
-        stoppable_spawn(self._tasks.bus, stop).mend(task, self._spec(task.task))
+        Spawner(self._tasks.bus, stop).mend(task, self._spec(task.task))
 
     def tree_of(self, task: Task) -> LinkedTree:
         """Return the tree of a task, as the repository lists it.

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
     from ...bus.heartbeat_thread import Heart
+    from ...bus.local_bus import LocalBus
     from ...schema.message.draft import Draft
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
@@ -89,7 +89,7 @@ class TaskPlanner:
         InvalidInput: a setting breaks a rule.
     """
 
-    def __init__(self, bus: Bus, settings: PlanSettings) -> None:
+    def __init__(self, bus: LocalBus, settings: PlanSettings) -> None:
         check_agent(settings.planner, "planner")
         self._bus, self._settings = bus, settings
         self._tasks = Tasks(bus)

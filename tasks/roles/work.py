@@ -38,8 +38,8 @@ from .worker_name import StatusReporter, TaskKeeper, WorkerName
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.bus import Bus
     from ...bus.doorbell import Listener
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
     from ..agent_program import AgentProgram
@@ -108,7 +108,7 @@ class TaskWorker:
     """
 
     def __init__(
-        self, bus: Bus, settings: WorkSettings, *, supervisors: Supervisors | None = None
+        self, bus: LocalBus, settings: WorkSettings, *, supervisors: Supervisors | None = None
     ) -> None:
         check_agent(settings.worker, "worker")
         if settings.timeout_s is not None and not settings.timeout_s > 0:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Thread
 
-    from ...bus.bus import Bus
     from ...bus.heartbeat_thread import Heart
     from ...bus.leases import Lease
+    from ...bus.local_bus import LocalBus
     from ...subscribers.jobs.claims import Claim
     from ...subscribers.queues.queue import Queue
     from ..records.task import Task
@@ -80,7 +80,7 @@ class WorkerName:
         worker: the name.
     """
 
-    def __init__(self, bus: Bus, worker: str) -> None:
+    def __init__(self, bus: LocalBus, worker: str) -> None:
         self._bus, self._worker = bus, worker
         self._folder = bus.layout.files.folder(LOCKS)
         self._id = sha256(worker.encode()).hexdigest()[:16]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.draft import Draft
     from ...schema.message.message import Receipt
     from ..records.task import Task, TaskState
@@ -52,7 +52,7 @@ _STEPS = {
 class Changes:
     """Changes of the tasks of a bus. Its methods are called within a transaction."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self.bus = bus
         self.table = TaskTable.of(bus)
         self.plans = Planning(bus, self.table)
@@ -235,7 +235,7 @@ class Steps:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self.bus = bus
         self._changes = Changes(bus)
         self._table = self._changes.table

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NAMES = {type: name for name, type in QUEUES.items()}
 
 
-def open_queue(bus: Bus, name: str) -> Queue:
+def open_queue(bus: LocalBus, name: str) -> Queue:
     """Open one of the queues, or create it; its policy may be a person's.
 
     Raises:
@@ -48,7 +48,7 @@ def open_queue(bus: Bus, name: str) -> Queue:
     return Queue.create(bus, name, QUEUES[name], ordering="priority", addressed=TASKS)
 
 
-def take_in(bus: Bus, types_and_seqs: Iterable[tuple[str, int]]) -> None:
+def take_in(bus: LocalBus, types_and_seqs: Iterable[tuple[str, int]]) -> None:
     """Take messages of a step into the queues that act on them, in the step's transaction.
 
     Args:
@@ -89,7 +89,7 @@ class NewJob:
 class Planning:
     """The plans of a bus. Its methods are called within a transaction."""
 
-    def __init__(self, bus: Bus, tasks: TaskTable) -> None:
+    def __init__(self, bus: LocalBus, tasks: TaskTable) -> None:
         self._bus = bus
         self._tasks = tasks
         self._planned = PlannedJobs.of(bus)
@@ -380,7 +380,7 @@ class TaskJobs:
         live: the tasks of jobs that wait or run.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         of_queue = sorted(_of_queue(bus), key=lambda job: job.seq or 0)
         self._newest = {job.task: job for job in of_queue}
@@ -398,7 +398,7 @@ class TaskJobs:
         return self._newest.get(name)
 
 
-def _of_queue(bus: Bus) -> Iterator[TaskJob]:
+def _of_queue(bus: LocalBus) -> Iterator[TaskJob]:
     try:
         queue = Queue.open(bus, JOBS)
     except QueueNotFound:

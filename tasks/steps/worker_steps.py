@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...bus.bus import Bus
+    from ...bus.local_bus import LocalBus
     from ...git.trees.rescue import KeptCommit
     from ...schema.message.draft import Draft
     from .planning import TaskJob
@@ -51,7 +51,7 @@ class KeptHeads:
         bus: an open bus.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self._trusted = TrustedRepositories(bus.layout.directory)
 

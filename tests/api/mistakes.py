@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ackbus import Bus, Draft, Inbox, Message, Queue, Request, Session, Worker, request
+from ackbus import Bus, Draft, Inbox, Message, Queue, Request, Session, Worker
 
 
 async def later(message: Message) -> None:
@@ -16,7 +16,7 @@ def mail(bus: Bus) -> None:
     bus.publish("note", "text", from_agent="a", priority="high")  # wrong
     bus.publish_many(["note"])  # wrong
     Draft("note", sender="a")  # wrong: from_agent
-    inbox = Inbox(bus, "a", max_delivery=3)  # wrong: max_deliveries
+    inbox = bus.inbox("a", max_delivery=3)  # wrong: max_deliveries
     inbox.poll("10")  # wrong
     inbox.poll(wait="10s")  # wrong: wait_s
     inbox.ack("5")  # wrong
@@ -38,21 +38,23 @@ def work(bus: Bus) -> None:
     queue = Queue.create(bus, "q")
     Queue.create(bus, "q", max_atempts=3)  # wrong: max_attempts
     Queue.create(bus, "q", max_attempts="3")  # wrong
-    Queue.create(bus, "q", ordering="newest")  # wrong
+    bus.create_queue("q", ordering="newest")  # wrong
     Queue.create(bus, "q", on_lost="retry")  # wrong
     queue.claim("me", limit="1")  # wrong
     queue.complete("claim")  # wrong
     queue.jobs.retry("5")  # wrong
     queue.stats(window="1h")  # wrong: window_s
     Worker(bus, queue, threads=2)  # wrong: concurrency
+    bus.worker(queue, threads=2)  # wrong: concurrency
+    bus.inbox(7)  # wrong
 
 
 def talk(bus: Bus) -> None:
     Request.send(bus, "a.request", form_agent="a")  # wrong: from_agent
     Request.send(bus, "a.request", from_agent="a", sucess_type="b")  # wrong: success_type
-    request(bus, "a.request", from_agent="a", timeout="5")  # wrong: timeout_s
+    bus.request("a.request", from_agent="a", timeout="5")  # wrong: timeout_s
     Request.send(bus, "a.request", from_agent="a").wait("5")  # wrong
-    Session(bus, "a", max_delivery=3)  # wrong: max_deliveries
+    bus.session("a", max_delivery=3)  # wrong: max_deliveries
     with Session(bus, "a") as me:
         me.publish("note", "text", prio=1)  # wrong: priority
 

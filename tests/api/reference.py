@@ -22,6 +22,8 @@ All public names, by the module that they are imported from. Docstrings say more
 (`help(ackbus.Queue)`); the how-tos for [agents](how-to/agents-in-python.md) and
 [workers](how-to/workers-in-python.md) show the use.
 
+- All is reached from a `Bus`: `bus.inbox("me")`, `bus.queue("jobs")`, `bus.tasks`. The classes are
+  for annotations, and may be made directly; where they take a `LocalBus`, they take a `Bus`.
 - A wrong type is found by mypy and pyright, and refused by the call with `InvalidInput`.
 - `_s` are seconds, `_ms` epoch milliseconds. `wait_s` is how long a call waits, `timeout_s` after
   how long it raises `TimedOut`; None is for ever. `after_seq` is not included, `upto_seq` is.

@@ -29,11 +29,6 @@ from ackbus import (
     Session,
     Worker,
     as_completed_async,
-    check,
-    import_jsonl,
-    read_receipts,
-    request,
-    request_async,
     wait_all_async,
     work_headers,
 )
@@ -138,7 +133,7 @@ def work(bus: Bus) -> QueueStats:
     worker.run(review, drain=True)
     answer: Answer = sent.wait(timeout_s=10)
     assert answer.reply is not None
-    assert check(bus, sent.conversation).state == answer.state == "success"
+    assert bus.answer(sent.conversation).state == answer.state == "success"
     return queue.stats(window_s=3600)
 
 
@@ -192,7 +187,7 @@ async def talk_async(directory: str) -> list[str]:
                 state: AnswerState = found.state
                 answered.append(f"{sent.seq > 0} {state}")
             assert [each.state for each in await wait_all_async(asked)] == ["success"] * 2
-            last = await request_async(bus, "ask.request", "three", from_agent="asker")
+            last = await bus.request_async("ask.request", "three", from_agent="asker")
             assert last.reply is not None
             answered.append(str(last.reply.payload))
             async for message in bus.follow_async(after_seq=0, type="ask.*"):
@@ -210,8 +205,8 @@ def look_back(bus: Bus) -> tuple[int, int, str | None]:
     alive = [beat.agent for beat in bus.heartbeats.list() if beat.liveness is Liveness.ALIVE]
     exported = Exporter(bus).export_once()
     with open(Path(bus.directory, "bus.jsonl"), "rb") as lines:
-        report = import_jsonl(bus, lines)
-    states = {receipt.name: receipt.state for receipt in read_receipts(bus, "1")}
+        report = bus.import_jsonl(lines)
+    states = {receipt.name: receipt.state for receipt in bus.read_receipts("1")}
     assert (len(trace.steps), report.stored, "lead" in states) == (1, 0, False)
     return len(hits), exported, alive[0] if alive else None
 
@@ -224,7 +219,7 @@ def meet_errors(bus: Bus) -> list[str]:
     except InvalidInput as error:
         met.append(f"{error.exit_code}")
     try:
-        request(bus, "silence.request", from_agent="lead", to_agent="lead", timeout_s=0.01)
+        bus.request("silence.request", from_agent="lead", to_agent="lead", timeout_s=0.01)
     except TimeoutError as late:
         met.append("late" if isinstance(late, TimedOut) else "other")
     bus.limits.set_for_inbox("full", 1)

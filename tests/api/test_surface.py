@@ -29,6 +29,7 @@ ROOT = Path(ackbus.__file__).parent
 INTERNAL = {
     *(
         "Database",
+        "LocalBus",
         "Engine",
         "Folder",
         "Log",
@@ -121,6 +122,7 @@ def test_no_public_function_takes_any_keyword() -> None:
         (ackbus.model.ReadFilters, Criteria, set()),
         (ackbus.model.InboxOptions, ackbus.Inbox, {"self", "bus", "agent"}),
         (ackbus.model.PolicyRules, ackbus.Policy, set()),
+        (ackbus.model.WorkerOptions, ackbus.Worker, {"self", "bus", "queue"}),
         (ackbus.model.MessageFields, ackbus.Bus.publish, {"self", "type", "payload", "from_agent"}),
     ],
 )

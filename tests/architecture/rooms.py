@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 #: The folders of each room, in order: each imports only those before it. Files beside them are what
-#: all of them share, or what stands upon them, as `bus/bus.py`.
+#: all of them share, or what stands upon them, as `bus/local_bus.py`.
 FOLDERS: dict[str, list[str]] = {
     "schema": ["message", "directory", "sqlite"],
     "bus": ["log", "search", "presence", "reservations"],

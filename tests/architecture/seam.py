@@ -30,7 +30,7 @@ WRITTEN_BY_MORE = {"messages": {"Appender", "Archive"}}
 
 #: What knows that a bus is one file of SQLite, above `schema/`: nothing of it is for other engines.
 OF_ONE_FILE = {
-    "bus/bus.py": "opens it",
+    "bus/local_bus.py": "opens it",
     "bus/maintenance.py": "compacts it",
     "bus/search/index.py": "the index of words: a file of its own, on every engine",
     "bus/verification.py": "checks its rows",

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def vague_names(module: Module) -> list[str]:
-    """List the vague names of a module, as `bus/bus.py:12: found`, where each is first bound."""
+    """List the vague names of a module, as `bus/keys.py:12: found`, where each is first bound."""
     return [module.at(node, name) for name, node in local_names(module.tree) if name in VAGUE]
 
 

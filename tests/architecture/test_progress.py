@@ -26,7 +26,7 @@ PROOFS = {"further", "NoProgress"}
 #: Loops that end for another reason, by file and function.
 OTHERS = {
     "automation/service.py _prune": "each round deletes what it counts",
-    "bus/bus.py _follow": "it waits for what comes, and its position never falls",
+    "bus/local_bus.py _follow": "it waits for what comes, and its position never falls",
     "bus/in_thread.py follow": "the same",
     "bus/log/catalog.py catch_up": "the position that is stored next is computed, and larger",
     "bus/log/log.py find": "it goes on only where the archive has grown",

@@ -26,7 +26,7 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def odd_docstrings(modules: list[Module]) -> list[str]:
-    """List the docstrings that break a rule, as `bus/bus.py:12: docstring begins with 'What'`."""
+    """List the docstrings that break a rule, as `bus/keys.py:12: docstring begins with 'What'`."""
     broken = []
     for module in modules:
         for node in module.nodes:

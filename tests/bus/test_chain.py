@@ -10,7 +10,6 @@ from ackbus import Bus, Draft
 from ackbus.bus.verification import STEP_BYTES, STEP_MESSAGES, Chain, Link, Problem, Verification
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.queries import file_of
 
 from .. import programs
@@ -88,7 +87,7 @@ def test_messages_of_other_programs_are_taken_in_by_the_next_publisher(chained: 
 
 def test_what_is_imported_is_chained(chained: Bus) -> None:
     line = b'{"id":"m","ts":"2020-01-01T00:00:00.000Z","from":"b","type":"t","payload":{"b":1}}\n'
-    assert import_jsonl(chained, io.BytesIO(line)).stored == 1
+    assert chained.import_jsonl(io.BytesIO(line)).stored == 1
     assert chained.chain.behind() == 0
     assert problems(chained) == []
 

@@ -10,6 +10,7 @@ import apsw.ext
 import pytest
 
 from ackbus import Bus, Draft, Inbox
+from ackbus.bus.local_bus import LocalBus
 from ackbus.bus.log.catalog import BLOCK_SEQS, STEP_MESSAGES, Catalog
 from ackbus.bus.statements import SQL
 from ackbus.model import Stats
@@ -281,7 +282,7 @@ def test_catalog_catches_up_from_where_it_is(bus: Bus, bus_dir: Path) -> None:
 
 def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     """M-12: what the plans above show is what runs."""
-    assert set(Queries(beside=getfile(Bus))) == set(SQL)
+    assert set(Queries(beside=getfile(LocalBus))) == set(SQL)
     assert set(Queries(beside=getfile(Inbox))) == set(INBOXES)
     seen: list[str] = []
     connection = file_of(bus).connection

@@ -15,7 +15,6 @@ from ackbus.bus.verification import Verification
 from ackbus.errors import IdConflict, InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.names import MAX_HEADERS_BYTES
 
 from ..programs import raw_sql, run_program, tamper
@@ -179,7 +178,7 @@ def test_signatures_survive_export_import_and_archive(
             other.blobs.put(bus.blobs.read(ref))
         other.publish("t", "not from there", from_agent="bob")
         with open(bus.layout.jsonl, "rb") as lines:
-            assert import_jsonl(other, lines).stored == len(sent)
+            assert other.import_jsonl(lines).stored == len(sent)
         assert verified(other, keyring) == []
     with Archiver(bus) as archiver:
         archiver.archive(len(sent) - 1)
@@ -311,7 +310,7 @@ def test_lines_that_were_altered_on_the_way_are_found_after_an_import(
     del record["headers"]
     lines[2] = json.dumps(record).encode() + b"\n"
     with Bus.init(tmp_path / "other") as other:
-        assert import_jsonl(other, io.BytesIO(b"".join(lines))).stored == 4
+        assert other.import_jsonl(io.BytesIO(b"".join(lines))).stored == 4
         assert verified(other, keyring) == ["altered", "forged"]
         assert verified(other, keyring, strict=True) == ["altered", "unknown_key", "forged"]
 
@@ -329,5 +328,5 @@ def test_keys_that_this_user_can_not_reach_keep_nobody_from_publishing(
 def test_import_signs_nothing(bus: Bus, alice: SigningKey, keyring: Keyring) -> None:
     """An importer is not the sender: else any line could be made alice's."""
     line = b'{"id":"m","ts":"2020-01-01T00:00:00.000Z","from":"alice","type":"t"}\n'
-    assert import_jsonl(bus, io.BytesIO(line)).stored == 1
+    assert bus.import_jsonl(io.BytesIO(line)).stored == 1
     assert next(bus.read()).headers == {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, import_jsonl
+from ackbus import Bus, Draft, Inbox
 from ackbus.doctor.repair.database import mend_work
 from ackbus.errors import InvalidInput
 from ackbus.schema.errors import LimitReached, NotFound, Refused
@@ -508,12 +508,12 @@ def test_nobody_waits_inside_a_transaction(bus: Bus, queue: Queue) -> None:
 def test_history_has_to_fit_too(bus: Bus, queue: Queue) -> None:
     """Q-04: an import is no way around a limit; what had no room comes when it is repeated."""
     lines = "".join(f'{{"id": "m{n}", "from": "a", "type": "job"}}\n' for n in range(7)).encode()
-    report = import_jsonl(bus, io.BytesIO(lines))
+    report = bus.import_jsonl(io.BytesIO(lines))
     assert (report.stored, report.skipped) == (5, 2)
     assert [number for number, _ in report.reasons] == [6, 7]
     assert "queue 'job' is full" in report.reasons[0][1]
     queue.claim("worker", limit=5)
-    again = import_jsonl(bus, io.BytesIO(lines))
+    again = bus.import_jsonl(io.BytesIO(lines))
     assert (again.stored, again.duplicates, waiting(bus)) == (2, 5, 2)
 
 

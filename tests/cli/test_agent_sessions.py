@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, check
+from ackbus import Bus, Inbox
 from ackbus.cli.fast.waiting_mail import PATIENCE_S
 from ackbus.errors import UnknownRecipientWarning
 from ackbus.subscribers.inboxes.session_names import SessionNames
@@ -222,9 +222,9 @@ def test_word_of_the_session_that_claims_the_base_name_is_an_answer(bus: Bus, st
     asked = bus.publish("a.request", "?", from_agent="lead", to_agent="reviewer")
     assert [each["seq"] for each in second.call("bus_inbox")["messages"]] == [asked.seq]
     bus.publish("note", "!", from_agent="bob", to_agent="lead", in_reply_to=asked.id)
-    assert check(bus, asked.id).state == "pending"
+    assert bus.answer(asked.id).state == "pending"
     second.call("bus_send", type="note", to="lead", payload="!", in_reply_to=str(asked.seq))
-    answer = check(bus, asked.id)
+    answer = bus.answer(asked.id)
     assert answer.reply is not None
     assert (answer.state, answer.reply.from_agent) == ("answered", "reviewer-2")
 

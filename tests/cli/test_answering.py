@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from ackbus import Bus, check
+from ackbus import Bus
 
 from .conftest import RunBus
 from .test_hooks import Agent
@@ -37,7 +37,7 @@ def test_poll_says_how_a_request_is_answered(run_bus: RunBus, bus: Bus, body: st
     assert "Answer" not in run_bus("poll", "ann", "--json").out
     words = shlex.split(HOW.split("'")[1])
     assert run_bus(*words[1:], stdin="fine").code == 0
-    assert (check(bus, sent.id).state, bus.get(3).to_agent) == ("success", "lead")  # type: ignore[union-attr]
+    assert (bus.answer(sent.id).state, bus.get(3).to_agent) == ("success", "lead")  # type: ignore[union-attr]
 
 
 def test_show_says_it_to_whom_the_request_is_for(run_bus: RunBus, bus: Bus) -> None:

@@ -9,7 +9,6 @@ import pytest
 from ackbus import Bus, Draft, Inbox, Queue
 from ackbus.errors import AckbusError
 from ackbus.export.archive_writer import segments_upto
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.queries import engine_of
 
 from ..conftest import RunBus
@@ -108,7 +107,7 @@ def test_export_keeps_its_lines_and_an_import_brings_nothing_back(
     assert exported.startswith(lines)
     assert b'"type":"bus.discarded"' in exported[len(lines) :]
     with (bus_dir / "bus.jsonl").open("rb") as stream:
-        report = import_jsonl(archived, stream)
+        report = archived.import_jsonl(stream)
     assert (report.stored, report.skipped, report.duplicates) == (0, 0, 13)
     (bus_dir / "bus.jsonl").unlink()
     assert run_bus("export", "--once").code == 0

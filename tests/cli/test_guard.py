@@ -378,7 +378,7 @@ def test_hook_loads_little(agent: str, code: int, guarded: Git, bus: Bus) -> Non
     assert {"subprocess", "apsw"} <= loaded
     heavy = {"typer", "rich", "pathlib", "tempfile", "typing", "shutil", "argparse", "asyncio"}
     if not code:
-        heavy |= {"orjson", "ackbus.bus.bus"}
+        heavy |= {"orjson", "ackbus.bus.local_bus"}
     if agent == "nobody":
         heavy |= {"dataclasses", "inspect", "ackbus.subscribers"}
     assert not loaded & heavy

@@ -131,7 +131,7 @@ def test_hook_reads_no_message_for_news_alone(bus: Bus, bus_dir: Path) -> None:
         "from ackbus.subscribers.inboxes.unread_count import look_in\n"
         f"look = look_in({str(bus_dir)!r}, 'me', 9, wait_s=9)\n"
         "mail = waiting_mail(look, only_new=True)\n"
-        "print(mail, 'ackbus.bus.bus' in sys.modules)"
+        "print(mail, 'ackbus.bus.local_bus' in sys.modules)"
     )
     assert run_program(program) == "None False\n"
 
@@ -377,7 +377,7 @@ def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: R
     )
     loaded = set(done.stdout.decode().split())
     assert "ackbus.cli.fast.agent_hooks" in loaded
-    assert loaded & {"typer", "rich", "orjson", "ackbus.bus.bus", "ackbus.server"} == set()
+    assert loaded & {"typer", "rich", "orjson", "ackbus.bus.local_bus", "ackbus.server"} == set()
     assert BUS.exists()
 
 

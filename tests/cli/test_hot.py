@@ -185,7 +185,7 @@ def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bu
     assert printed == "1\n"
     assert not loaded & {"orjson", "dataclasses", "inspect", "json", "uuid", "typer", "typing"}
     assert not loaded & {"datetime", "logging", "threading", "pathlib"}
-    assert not loaded & {"ackbus.bus.bus", "ackbus.blobs", "ackbus.schema.message.message"}
+    assert not loaded & {"ackbus.bus.local_bus", "ackbus.blobs", "ackbus.schema.message.message"}
 
 
 #: What no hook loads that finds nothing to say, and what only one that begins a session loads. The

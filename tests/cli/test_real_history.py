@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, FieldMap, import_jsonl
+from ackbus import Bus, FieldMap
 
 from ..conftest import RunBus
 from ..export.test_importer import H5I, H5I_MAP
@@ -36,7 +36,7 @@ def imported(theirs: list[Line], tmp_path_factory: pytest.TempPathFactory) -> Pa
     """A bus directory with all of them, which nobody has open."""
     path = tmp_path_factory.mktemp("real") / ".worker-state"
     with Bus.init(path) as bus, H5I.open("rb") as stream:
-        assert import_jsonl(bus, stream, field_map=FieldMap(H5I_MAP)).stored == len(theirs)
+        assert bus.import_jsonl(stream, field_map=FieldMap(H5I_MAP)).stored == len(theirs)
     return path
 
 

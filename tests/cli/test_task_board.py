@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from ackbus import Bus
-from ackbus.cli.top.board import picture
+from ackbus.cli.show.board import picture
 from ackbus.tasks.board.board import Boards
 from ackbus.tasks.steps.tasks import Tasks
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, Inbox, import_jsonl
+from ackbus import Bus, Draft, Exporter, Inbox
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 from ackbus.schema.errors import BusUnusable, InvalidInput, Refused
@@ -264,7 +264,7 @@ def test_a_backup_restores_a_bus_that_is_really_damaged(
     with Bus.open(bus_dir) as restored:
         restored.settings.take_into_use()
         with (damaged / "bus.jsonl").open("rb") as file:
-            import_jsonl(restored, file)
+            restored.import_jsonl(file)
         assert lines(restored) == before
     assert raw_sql(bus_dir, "PRAGMA integrity_check") == [["ok"]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, FieldMap, Inbox, import_jsonl
+from ackbus import Bus, Draft, Exporter, FieldMap, Inbox
 from ackbus.errors import InvalidInput
 from ackbus.export.jsonl.importer import BATCH_BYTES
 from ackbus.export.jsonl.parts import ConflictMarkers
@@ -45,11 +45,11 @@ def test_an_export_imports_to_the_same_log(bus: Bus, tmp_path: Path) -> None:
         for ref in bus.blobs:
             other.blobs.put(bus.blobs.read(ref))
         with open(bus.layout.jsonl, "rb") as stream:
-            report = import_jsonl(other, stream)
+            report = other.import_jsonl(stream)
         assert (report.lines, report.stored, report.skipped) == (301, 301, 0)
         assert [m.to_line() for m in other.read()] == [m.to_line() for m in bus.read()]
         with open(bus.layout.jsonl, "rb") as stream:
-            again = import_jsonl(other, stream)
+            again = other.import_jsonl(stream)
         assert (again.stored, again.duplicates) == (0, 301)
         assert other.log.newest_seq() == 301
 
@@ -72,7 +72,7 @@ def test_bad_lines_are_skipped_with_their_reason(bus: Bus) -> None:
         b'{"id":"6","from":"a","type":"note","payload":"\xff"}\n'
         b'{"id":"7","from":"a","type":"note","in_reply_to":"elsewhere","priority":"interactive"}'
     )
-    report = import_jsonl(bus, stream)
+    report = bus.import_jsonl(stream)
     assert (report.lines, report.stored, report.duplicates, report.skipped) == (12, 2, 0, 10)
     assert [number for number, _ in report.reasons] == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     reasons = dict(report.reasons)
@@ -90,7 +90,7 @@ def test_a_line_that_is_nested_too_deep_is_skipped(name: str, leaf: bytes, bus: 
     deep = b"[" * 1010 + leaf + b"]" * 1010
     fields = {"id": b'"deep"', "from": b'"a"', "type": b'"t"', name: deep}
     line = b"{%b}\n" % b",".join(b'"%b":%b' % (key.encode(), fields[key]) for key in fields)
-    report = import_jsonl(bus, io.BytesIO(line + b'{"id":"after","from":"a","type":"t"}\n'))
+    report = bus.import_jsonl(io.BytesIO(line + b'{"id":"after","from":"a","type":"t"}\n'))
     assert (report.stored, report.reasons) == (1, [(1, "the line is nested too deep")])
 
 
@@ -102,14 +102,14 @@ def test_the_deepest_payload_imports_from_its_line(bus: Bus, tmp_path: Path) -> 
     bus.publish("note", payload, from_agent="a")
     Exporter(bus).export_once()
     with Bus.init(tmp_path / "other") as other, open(bus.layout.jsonl, "rb") as stream:
-        assert import_jsonl(other, stream).stored == 1
+        assert other.import_jsonl(stream).stored == 1
 
 
 def test_times_and_ids_are_kept_and_places_are_new(bus: Bus) -> None:
     """Pitfall 6: imported messages get new local numbers."""
     bus.publish("note", from_agent="here")
     stamp = "2026-05-28T22:08:35.897Z"
-    import_jsonl(bus, lines(record("x", seq=1, ts=stamp)))
+    bus.import_jsonl(lines(record("x", seq=1, ts=stamp)))
     message = bus.get("x")
     assert message is not None
     assert message.seq == 2
@@ -130,10 +130,10 @@ def test_an_interrupted_import_goes_on_where_it_was(bus: Bus) -> None:
 
     whole = lines(*many).getvalue()
     with pytest.raises(KeyboardInterrupt):
-        import_jsonl(bus, Broken(whole))
+        bus.import_jsonl(Broken(whole))
     stored = bus.log.newest_seq()
     assert stored in (1000, 2000)
-    report = import_jsonl(bus, io.BytesIO(whole))
+    report = bus.import_jsonl(io.BytesIO(whole))
     assert (report.stored, report.duplicates) == (2500 - stored, stored)
     assert [message.payload for message in bus.read()] == list(range(2500))
 
@@ -141,7 +141,7 @@ def test_an_interrupted_import_goes_on_where_it_was(bus: Bus) -> None:
 def test_doubled_and_reordered_lines_are_stored_once(bus: Bus) -> None:
     """Pitfall 19, issue 4: it goes by id; an answer may stand before what it answers."""
     answer = record("b", in_reply_to="a", correlation_id="a")
-    report = import_jsonl(bus, lines(answer, record("a"), answer, record("a"), record("a")))
+    report = bus.import_jsonl(lines(answer, record("a"), answer, record("a"), record("a")))
     assert (report.stored, report.duplicates, report.skipped) == (2, 3, 0)
     assert [message.id for message in bus.read()] == ["b", "a"]
 
@@ -149,10 +149,10 @@ def test_doubled_and_reordered_lines_are_stored_once(bus: Bus) -> None:
 def test_a_torn_last_line_is_told_from_a_bad_one(bus: Bus) -> None:
     """Pitfall 22."""
     whole = lines(record("a"), record("b")).getvalue()
-    report = import_jsonl(bus, io.BytesIO(whole[:-9]))
+    report = bus.import_jsonl(io.BytesIO(whole[:-9]))
     assert (report.stored, report.skipped) == (1, 1)
     assert report.reasons[0][1].startswith("the file ends within the line: ")
-    assert import_jsonl(bus, io.BytesIO(whole)).stored == 1
+    assert bus.import_jsonl(io.BytesIO(whole)).stored == 1
 
 
 @pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "||||||| 1a2b3c4", "=======", ">>>>>>> topic"])
@@ -162,7 +162,7 @@ def test_conflict_markers_store_nothing(marker: str, place: int, bus: Bus) -> No
     many = lines(*(record(str(n)) for n in range(1500))).getvalue().splitlines(keepends=True)
     many.insert(place, marker.encode() + b"\n")
     with pytest.raises(ConflictMarkers, match=f"line {place + 1} is a conflict marker") as refused:
-        import_jsonl(bus, io.BytesIO(b"".join(many)))
+        bus.import_jsonl(io.BytesIO(b"".join(many)))
     assert refused.value.number == place + 1
     assert bus.log.newest_seq() == 0
 
@@ -174,13 +174,13 @@ def test_a_pipe_ends_at_a_conflict_marker(bus: Bus) -> None:
 
     data = lines(record("a")).getvalue() + b"<<<<<<< HEAD\n"
     with pytest.raises(ConflictMarkers, match="line 2"):
-        import_jsonl(bus, Pipe(data))
+        bus.import_jsonl(Pipe(data))
 
 
 def test_progress_counts_bytes(bus: Bus) -> None:
     data = lines(*(record(str(n)) for n in range(2001))).getvalue()
     seen: list[int] = []
-    import_jsonl(bus, io.BytesIO(data), progress=seen.append)
+    bus.import_jsonl(io.BytesIO(data), progress=seen.append)
     assert seen == sorted(seen)
     assert len(seen) == 3
     assert seen[-1] == len(data)
@@ -204,7 +204,7 @@ def test_a_wrong_field_map_is_refused(entry: str, reason: str) -> None:
 def test_a_field_map_renames_defaults_and_keeps_the_rest(bus: Bus) -> None:
     fields = FieldMap(["type=kind|NOTE,payload=body", "headers.prio=priority", "headers.*=*"])
     theirs = {"id": "1", "from": "a", "body": "text", "priority": "high", "branch": "b"}
-    import_jsonl(bus, lines(theirs, {**theirs, "id": "2", "kind": "ASK"}), field_map=fields)
+    bus.import_jsonl(lines(theirs, {**theirs, "id": "2", "kind": "ASK"}), field_map=fields)
     first, second = bus.read()
     assert (first.type, first.payload, first.priority) == ("NOTE", "text", 1)
     assert first.headers == {"prio": "high", "branch": "b"}
@@ -216,7 +216,7 @@ def test_real_traffic_imports_whole(bus: Bus) -> None:
     if not H5I.exists():
         pytest.skip("the real traffic, shared/data/h5i-messages.jsonl, is not beside this clone")
     with H5I.open("rb") as stream:
-        report = import_jsonl(bus, stream, field_map=FieldMap(H5I_MAP))
+        report = bus.import_jsonl(stream, field_map=FieldMap(H5I_MAP))
     assert report == ImportReport(lines=297, stored=297)
     theirs = [json.loads(line) for line in H5I.read_bytes().splitlines()]
     assert [m.payload for m in bus.read()] == [line["body"] for line in theirs]
@@ -260,7 +260,7 @@ def test_own_export_of_what_a_raw_writer_stored_is_all_duplicates(bus: Bus, bus_
     )
     Exporter(bus).export_once()
     with open(bus.layout.jsonl, "rb") as stream:
-        report = import_jsonl(bus, stream)
+        report = bus.import_jsonl(stream)
     assert (report.duplicates, report.reasons) == (2, [])
 
 
@@ -279,8 +279,8 @@ def test_a_payload_that_is_no_json_comes_over_as_it_is(
     with Bus.init(tmp_path / "other") as other:
         Path(other.layout.jsonl).write_bytes(line)
         fields = FieldMap()
-        assert import_jsonl(other, io.BytesIO(line), field_map=fields).stored == 1
-        assert import_jsonl(other, io.BytesIO(line)).duplicates == 1
+        assert other.import_jsonl(io.BytesIO(line), field_map=fields).stored == 1
+        assert other.import_jsonl(io.BytesIO(line)).duplicates == 1
         assert not fields.unread
         (message,) = other.read()
         assert (message.raw_payload, message.payload_error) == (payload, "decode_failed")
@@ -293,7 +293,7 @@ def test_large_lines_are_stored_before_many_are_in_memory(bus: Bus) -> None:
     """A transaction of an import is bounded by bytes, and not only by lines."""
     large = [record(str(number), payload="x" * (BATCH_BYTES // 4)) for number in range(9)]
     done: list[int] = []
-    report = import_jsonl(bus, lines(*large), progress=lambda _: done.append(bus.log.newest_seq()))
+    report = bus.import_jsonl(lines(*large), progress=lambda _: done.append(bus.log.newest_seq()))
     assert (report.stored, done) == (9, [4, 8, 9])
 
 
@@ -307,7 +307,7 @@ def test_a_reply_that_names_no_conversation_imports_as_it_is(bus: Bus, tmp_path:
     Exporter(bus).export_once()
     for target in (bus, Bus.init(tmp_path / "other")):
         with open(bus.layout.jsonl, "rb") as stream:
-            assert import_jsonl(target, stream).skipped == 0
+            assert target.import_jsonl(stream).skipped == 0
         assert [m.to_line() for m in target.read()] == [m.to_line() for m in bus.read()]
     target.close()
 

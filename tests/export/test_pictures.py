@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ackbus import Bus, Draft, FieldMap, import_jsonl
+from ackbus import Bus, Draft, FieldMap
 from ackbus.bus.heartbeats import Heartbeat, Liveness
 from ackbus.export.pictures.timeline import (
     PAUSE_WIDTH,
@@ -291,7 +291,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         pytest.skip("the real traffic, shared/data/h5i-messages.jsonl, is not beside this clone")
     with Bus.init(tmp_path_factory.mktemp("real") / ".worker-state") as bus:
         with H5I.open("rb") as stream:
-            import_jsonl(bus, stream, field_map=FieldMap(H5I_MAP))
+            bus.import_jsonl(stream, field_map=FieldMap(H5I_MAP))
         yield bus
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Claim, Draft, Exporter, Inbox, Queue, import_jsonl
+from ackbus import Bus, Claim, Draft, Exporter, Inbox, Queue
 from ackbus.bus.maintenance import Maintenance
 from ackbus.errors import BusUnusable
 from ackbus.export.archive_writer import Archiver
@@ -250,7 +250,7 @@ def test_an_import_that_finds_the_disk_full_at_any_write_goes_on_later(
         for pages in count(step=7):
             small_disk.leave(pages)
             try:
-                import_jsonl(bus, io.BytesIO(b"".join(lines)))
+                bus.import_jsonl(io.BytesIO(b"".join(lines)))
                 break
             except BusUnusable as error:
                 assert_says_what_to_do(error)

@@ -16,7 +16,6 @@ from ackbus.bus.verification import Verification
 from ackbus.errors import BusUnusable, InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.errors import AckbusError, BlobMissing
 from ackbus.schema.queries import file_of
 
@@ -218,7 +217,7 @@ def test_ref_that_is_no_blob_name_reads_nothing(
 @pytest.mark.parametrize("ref", TRICKS)
 def test_line_with_such_a_ref_is_not_imported(ref: str, bus: Bus, victim: Path) -> None:
     line = json.dumps({"id": "m", "from": "a", "type": "t", "payload_ref": ref}) + "\n"
-    report = import_jsonl(bus, io.BytesIO(line.encode()))
+    report = bus.import_jsonl(io.BytesIO(line.encode()))
     assert (report.stored, report.skipped) == (0, 1)
     with pytest.raises((InvalidInput, BlobMissing)):
         bus.publish("t", payload_ref=ref, from_agent="a")

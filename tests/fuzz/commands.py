@@ -18,7 +18,6 @@ import apsw
 
 from ackbus import Bus
 from ackbus.export.jsonl.exporter import Exporter
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.export.jsonl.parts import exported_files
 from ackbus.schema.queries import file_of
 
@@ -308,7 +307,7 @@ def check_stored(project: Path) -> None:
             assert isinstance(json.loads(line), dict)
         exported = b"".join(line + b"\n" for line in lines)
         with undone(bus):
-            report = import_jsonl(bus, io.BytesIO(exported))
+            report = bus.import_jsonl(io.BytesIO(exported))
         assert (report.stored, report.skipped) == (0, 0), report
         Exporter(bus).rebuild()
         files = exported_files(bus.layout.jsonl)

@@ -11,7 +11,7 @@ from typing import Any
 from ackbus import Bus, Inbox
 from ackbus.bus.reservations.path_patterns import PathIndex, escape_path, parse_pattern
 from ackbus.errors import AckbusError, InvalidInput
-from ackbus.export.jsonl.importer import FieldMap, import_jsonl
+from ackbus.export.jsonl.importer import FieldMap
 from ackbus.export.jsonl.parts import ConflictMarkers
 from ackbus.git.drivers import merge, records
 from ackbus.schema.message.canonical_json import decode, encode
@@ -117,7 +117,7 @@ def check_line(line: bytes, bus: Bus) -> None:
     assert b"\n" not in line
     assert message_of_line(line, bus.blobs).id == json.loads(line)["id"]
     with undone(bus):
-        report = import_jsonl(bus, io.BytesIO(line + b"\n"))
+        report = bus.import_jsonl(io.BytesIO(line + b"\n"))
         assert (report.stored, report.reasons) == (1, []), report
         again = bus.get(bus.log.newest_seq())
         assert again is not None
@@ -133,7 +133,7 @@ def jsonl_import(case: tuple[bytes, list[str]], bus: Bus) -> None:
     try:
         fields = FieldMap(entries)
         with undone(bus):
-            report = import_jsonl(bus, io.BytesIO(data), field_map=fields)
+            report = bus.import_jsonl(io.BytesIO(data), field_map=fields)
             stored = report.stored
             assert report.lines == report.stored + report.duplicates + report.skipped, report
             assert len(report.reasons) == report.skipped
@@ -142,7 +142,7 @@ def jsonl_import(case: tuple[bytes, list[str]], bus: Bus) -> None:
             found = list(bus.read(after_seq=newest))
             assert len(found) == stored
             exported = b"".join(each.to_line() + b"\n" for each in found)
-            again = import_jsonl(bus, io.BytesIO(data), field_map=fields)
+            again = bus.import_jsonl(io.BytesIO(data), field_map=fields)
             assert (again.stored, again.skipped) == (0, report.skipped), again
     except (InvalidInput, ConflictMarkers) as error:
         refused(error)
@@ -150,7 +150,7 @@ def jsonl_import(case: tuple[bytes, list[str]], bus: Bus) -> None:
     assert bus.log.newest_seq() == newest
     if stored:
         with undone(bus):
-            assert import_jsonl(bus, io.BytesIO(exported)).reasons == []
+            assert bus.import_jsonl(io.BytesIO(exported)).reasons == []
             lines = (each.to_line() + b"\n" for each in bus.read(after_seq=newest))
             assert b"".join(lines) == exported
 

@@ -27,7 +27,6 @@ from ackbus.doctor.checks.export import checks_of_export
 from ackbus.errors import AckbusError
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.export.jsonl.jsonl_file import open_exported
 from ackbus.export.jsonl.parts import exported_files
 from ackbus.schema.findings import examine
@@ -217,7 +216,7 @@ _numbers = count()
 def _import(bus: Bus) -> None:
     for path in exported_files(bus.layout.jsonl):
         with open_exported(path) as stream:
-            import_jsonl(bus, stream)
+            bus.import_jsonl(stream)
 
 
 def _archive(bus: Bus) -> None:

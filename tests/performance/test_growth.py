@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, Inbox, Queue, check
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.bus.log.catalog import BLOCK_SEQS
 from ackbus.subscribers.inboxes.failed_deliveries import Cursors
 from ackbus.subscribers.overview.retention import Retention
@@ -49,7 +49,7 @@ ACTS: dict[str, Begin] = {
     "ack": lambda bus: lambda: Inbox(bus, "agent-4").ack(1_000),
     "get": lambda bus: lambda: bus.get("message-77"),
     "read a conversation": lambda bus: lambda: list(bus.read(conversation="conversation-9")),
-    "answer of a conversation": lambda bus: lambda: check(bus, "conversation-9"),
+    "answer of a conversation": lambda bus: lambda: bus.answer("conversation-9"),
     "replay": lambda bus: lambda: list(bus.read(after_seq=1_000, upto_seq=2_000)),
     "newest": lambda bus: lambda: bus.log.newest(10),
     "export": exporting,

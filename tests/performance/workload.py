@@ -17,9 +17,6 @@ from ackbus import (
     Queue,
     Request,
     Session,
-    check,
-    import_jsonl,
-    read_receipts,
     work_headers,
 )
 from ackbus.automation.config.models import Config, PluginConfig, ScheduleEntry
@@ -169,7 +166,7 @@ def use_inboxes(bus: Bus) -> None:
     Cursors.of(bus).passing("agent-2", fourth.seq + 100)
     UnseenMail(bus, "agent-2", fourth.seq + 100, 3)
     for seq in (fourth.seq, fourth.seq + 1):
-        read_receipts(bus, str(seq))
+        bus.read_receipts(str(seq))
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)
@@ -309,7 +306,7 @@ def use_conversations(bus: Bus) -> None:
     request = Request.send(bus, "ask.request", from_agent="agent-1")
     bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
     request.wait()
-    check(bus, request.conversation)
+    bus.answer(request.conversation)
     loose = Request.send(bus, "ask.request", from_agent="agent-1", to_agent="agent-2")
     bus.publish("note", from_agent="agent-2", in_reply_to=loose.id)
     loose.wait()
@@ -329,10 +326,10 @@ def use_files(bus: Bus, folder: Path) -> None:
     Exporter(bus).rotate(100_000)
     Exporter(bus).rebuild()
     with open(bus.layout.jsonl, "rb") as lines:
-        import_jsonl(bus, io.BytesIO(lines.read()))
+        bus.import_jsonl(io.BytesIO(lines.read()))
     back_up(bus, folder / "backup")
     with Bus.init(folder / "imported") as other, open(bus.layout.jsonl, "rb") as lines:
-        import_jsonl(other, lines)
+        other.import_jsonl(lines)
 
 
 def use_archive(bus: Bus, clock: Clock) -> None:

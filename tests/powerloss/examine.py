@@ -20,7 +20,7 @@ from moments import Moments, digest_of
 from promises import Fact, broken, halves, last_claim, last_token
 from workloads import BUS, LARGE, SAVED, upgrade_older
 
-from ackbus import Bus, Draft, Exporter, Inbox, Queue, import_jsonl
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.doctor.checks.bus import checks_of_bus, checks_of_work
 from ackbus.doctor.checks.directory import checks_of_file
 from ackbus.doctor.checks.export import checks_of_export
@@ -205,7 +205,7 @@ def _check_content(bus: Bus) -> None:
     for segment in bus.archive.segments():
         _is(f"the segment of {segment.first_seq}", bus.archive.state_of(segment), "ok")
     with io.BytesIO(b"".join(message.to_line() + b"\n" for message in messages)) as lines:
-        report = import_jsonl(bus, lines)
+        report = bus.import_jsonl(lines)
     _is("duplicates when all comes again", (report.stored, report.skipped), (0, 0))
 
 
@@ -237,7 +237,7 @@ def _mend_export(bus: Bus) -> None:
     """Bring in what only the files have, and move them away when they are damaged."""
     for path in _files(bus):
         with open(path, "rb") as stream:
-            is_damaged = import_jsonl(bus, stream).skipped > 0
+            is_damaged = bus.import_jsonl(stream).skipped > 0
         if is_damaged:
             os.rename(path, path + ".damaged")
     Exporter(bus).export_once()

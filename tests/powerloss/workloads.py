@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import apsw
 
-from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, import_jsonl
+from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue
 from ackbus.bus.maintenance import Maintenance
 from ackbus.errors import Refused
 from ackbus.export.archive_writer import Archiver, segments_upto
@@ -259,7 +259,7 @@ def bring_in(scene: Scene) -> None:
     )
     with scene.open() as bus:
         for _ in range(2):
-            import_jsonl(bus, io.BytesIO(lines))
+            bus.import_jsonl(io.BytesIO(lines))
         for number in range(4):
             scene.tell("message", 4 + number, f"in-{number}")
         Exporter(bus).export_once()
@@ -286,7 +286,7 @@ def go_on(scene: Scene) -> None:
             Exporter(bus).export_once()
         except Refused:
             with open(bus.layout.jsonl, "rb") as stream:
-                import_jsonl(bus, stream)
+                bus.import_jsonl(stream)
             Exporter(bus).export_once()
         scene.tell("exported", newest)
         inbox = Inbox(bus, "worker")

@@ -17,7 +17,7 @@ from starlette.types import Message
 from ackbus import Bus
 from ackbus.server.access.access import BusAccess
 from ackbus.server.api.blobs import BlobResponse
-from ackbus.server.listening import ClientTimeouts
+from ackbus.server.connections import ClientTimeouts
 from ackbus.server.running import create_app
 
 from ..conftest import wait_until

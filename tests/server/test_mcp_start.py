@@ -119,7 +119,7 @@ def test_first_answers_load_neither_the_sdk_nor_the_bus(
     assert len(done.stdout.splitlines()) == 5
     assert "ackbus.server.mcp.front" in loaded
     assert not loaded & {"mcp", "mcp_types", "pydantic", "anyio", "asyncio", "apsw", "orjson"}
-    assert not loaded & {"logging", "threading", "typing", "ackbus.bus.bus"}
+    assert not loaded & {"logging", "threading", "typing", "ackbus.bus.local_bus"}
 
 
 def processor_s(command: list[str], env: dict[str, str]) -> float:

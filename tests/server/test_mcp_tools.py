@@ -16,7 +16,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from ackbus import Bus, Draft, Inbox, Queue, check
+from ackbus import Bus, Draft, Inbox, Queue
 from ackbus.bus.errors import SegmentMissing
 from ackbus.cli.fast.waiting_mail import waiting_mail
 from ackbus.export.archive_writer import Archiver
@@ -939,4 +939,4 @@ def test_request_in_an_inbox_says_how_it_is_answered(bus: Bus, bus_dir: Path) ->
         assert thread["messages"][0].get("answer") is None
 
     in_process(bus_dir, act)
-    assert check(bus, asked.id).state == "success"
+    assert bus.answer(asked.id).state == "success"

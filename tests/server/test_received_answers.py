@@ -16,7 +16,6 @@ from ackbus import Bus, Inbox
 from ackbus.server.access.access import BusAccess
 from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.server.running import create_app
-from ackbus.subscribers.answers import check
 from ackbus.subscribers.requests import Request
 
 from ..conftest import RunBus, wait_until
@@ -88,7 +87,7 @@ RECEIVED: dict[str, Callable[[Asked], object]] = {
 }
 
 LOOKED_AT: dict[str, Callable[[Asked], object]] = {
-    "library: check": lambda asked: check(asked.bus, asked.conversation).state,
+    "library: check": lambda asked: asked.bus.answer(asked.conversation).state,
     "command: check": lambda asked: asked.run_bus("check", asked.conversation).out.split()[1],
     "HTTP: request, by another": lambda asked: asked.http(asked.request + "?agent=w"),
     "HTTP: request, with a token of another": lambda asked: asked.http(

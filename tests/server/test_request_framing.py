@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from ackbus.server import listening
+from ackbus.server import connections
 from ackbus.server.running import Listeners, ServedApp
 
 #: A request within a request: what a proxy in front would never have let through.
@@ -156,7 +156,7 @@ def test_body_in_very_many_tiny_chunks_is_refused_and_other_bodies_are_taken(
 
 def test_every_server_has_its_connections_from_one_place() -> None:
     """A server with a configuration of its own would read requests in another way."""
-    package = Path(listening.__file__).parents[1]
+    package = Path(connections.__file__).parents[1]
     makers = set()
     for path in package.rglob("*.py"):
         if {".venv", "build", "tests", "bench"} & set(path.relative_to(package).parts):
@@ -166,4 +166,4 @@ def test_every_server_has_its_connections_from_one_place() -> None:
             calls = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Call)]
             if any(ast.unparse(each.func) in ("uvicorn.Config", "uvicorn.run") for each in calls):
                 makers.add(path.relative_to(package).as_posix())
-    assert makers == {"server/listening.py"}
+    assert makers == {"server/connections.py"}

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft
-from ackbus.server.listening import listen_on
+from ackbus.server.connections import listen_on
 
 from ..conftest import wait_until
 
@@ -30,7 +30,7 @@ SERVER = """
 import json, sys
 from ackbus import Bus
 from ackbus.server.running import Options, serve
-from ackbus.server.listening import ClientTimeouts
+from ackbus.server.connections import ClientTimeouts
 with Bus.open(sys.argv[1]) as bus:
     patience = ClientTimeouts(stalled_s=float(sys.argv[2]), keep_alive_s=0.2)
     options = Options("127.0.0.1", 0, patience=patience)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, check
+from ackbus import Bus, Draft, Inbox
 from ackbus.bus.own_answers import own_answer
 from ackbus.bus.presence.session_name import by_connection
 from ackbus.subscribers.inboxes.session_names import SessionNames
@@ -38,7 +38,7 @@ def said(bus: Bus, sent: Request, type: str = "note", **fields: str | None) -> i
 
 def found(sent: Request) -> tuple[str, str | None]:
     """The state of a request, and the type of its answer; every way to ask says the same."""
-    answers = [sent.check(), check(sent.bus, sent.id)]
+    answers = [sent.check(), sent.bus.answer(sent.id)]
     ((state, _, type),) = {
         (each.state, each.asker, each.reply and each.reply.type) for each in answers
     }
@@ -115,14 +115,14 @@ def test_answer_of_the_convention_goes_before_other_words(bus: Bus) -> None:
     said(bus, sent, "review.failed", from_agent="bob")
     said(bus, sent, "more")
     for which in ("first", "last"):
-        answer = check(bus, sent.conversation, which=which)  # type: ignore[arg-type]
+        answer = bus.answer(sent.conversation, which=which)  # type: ignore[arg-type]
         assert (answer.state, answer.reply and answer.reply.type) == ("failure", "review.failed")
 
 
 def test_first_and_last_of_several_words(bus: Bus) -> None:
     sent = asked(bus)
     seqs = [said(bus, sent, type) for type in ("one", "two", "three")]
-    first, last = check(bus, sent.id, which="first").reply, check(bus, sent.id).reply
+    first, last = bus.answer(sent.id, which="first").reply, bus.answer(sent.id).reply
     assert first is not None
     assert last is not None
     assert [first.seq, last.seq] == [seqs[0], seqs[2]]
@@ -212,9 +212,9 @@ def test_one_request_of_several_in_a_conversation_is_checked_by_its_id(bus: Bus)
     first = asked(bus)
     second = Request.send(bus, REQUEST, from_agent="me", to_agent="bob", correlation_id=first.id)
     said(bus, second, from_agent="bob")
-    assert check(bus, first.id).state == "pending"
-    assert check(bus, second.id).state == "answered"
-    assert check(bus, second.id).conversation == first.id
+    assert bus.answer(first.id).state == "pending"
+    assert bus.answer(second.id).state == "answered"
+    assert bus.answer(second.id).conversation == first.id
 
 
 def test_a_session_knows_what_others_of_its_base_name_have_answered(bus: Bus) -> None:

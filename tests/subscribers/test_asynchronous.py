@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, Message, Request, Session, as_completed, request_async, wait_all
+from ackbus import Bus, Inbox, Message, Request, Session, as_completed, wait_all
 from ackbus.errors import InvalidInput, TimedOut
 
 from ..conftest import wait_until
@@ -101,7 +101,7 @@ def test_the_loop_goes_on_while_a_request_waits(bus: Bus) -> None:
     async def main() -> int:
         ticks = 0
         waiter = asyncio.create_task(
-            request_async(bus, "t.request", from_agent="asker", timeout_s=TIMEOUT_S)
+            bus.request_async("t.request", from_agent="asker", timeout_s=TIMEOUT_S)
         )
         while not waiter.done():
             ticks += 1

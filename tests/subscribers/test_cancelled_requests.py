@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Message
-from ackbus.subscribers.answers import check
 from ackbus.subscribers.jobs.outcomes import answer_to
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import DeadLetters, JobControl
@@ -26,11 +25,10 @@ REQUEST = "job.request"
 REQUESTER = """
 import sys
 from ackbus import Bus
-from ackbus.subscribers.requests import request
 from ackbus.subscribers.jobs.policy import work_headers
 with Bus.open(sys.argv[1]) as bus:
     headers = work_headers(dedupe_key="k")
-    print(request(bus, "job.request", from_agent="me", timeout_s=30, headers=headers).reply.payload)
+    print(bus.request("job.request", from_agent="me", timeout_s=30, headers=headers).reply.payload)
 """
 
 #: Says what becomes of the job of a request, which nobody works on.
@@ -100,7 +98,7 @@ def test_request_that_nobody_will_work_on_is_answered(bus: Bus, how: str) -> Non
     assert (said.conversation, said.priority) == ("talk", 0)
     assert said.headers == {"status": "cancelled", "context": {"run": 7}, "hops": 1}
     assert said.payload == f"no worker finished this: {why}"
-    answer = check(bus, "talk")
+    answer = bus.answer("talk")
     assert answer.reply is not None
     assert (answer.state, answer.reply.seq) == ("failure", said.seq)
 
@@ -194,7 +192,7 @@ def test_worker_that_cancels_answers_whatever_the_queue_takes_in(bus: Bus) -> No
         other.complete(claim, Draft("job.done", from_agent="w", in_reply_to=claim.message.id))
     queue.cancel(take(queue), "wrong branch")
     assert [said.in_reply_to for said in answers(bus)] == [first.id]
-    assert check(bus, second.conversation).state == "success"
+    assert bus.answer(second.conversation).state == "success"
 
 
 def test_queue_that_is_made_later_tells_nothing_of_requests_that_were_answered(

@@ -14,8 +14,8 @@ from ackbus import Bus, Draft, Inbox, Message
 from ackbus.errors import InvalidInput, TimedOut
 from ackbus.schema.queries import file_of
 from ackbus.subscribers import requests
-from ackbus.subscribers.answers import Answer, check
-from ackbus.subscribers.requests import Request, request
+from ackbus.subscribers.answers import Answer
+from ackbus.subscribers.requests import Request
 
 from ..conftest import wait_until
 from ..programs import held_write_lock, run_program, running_program
@@ -62,7 +62,7 @@ def in_background() -> Iterator[ThreadPoolExecutor]:
 
 def ask(executor: ThreadPoolExecutor, bus: Bus, type: str = "t.request") -> "Future[Answer]":
     """Publishes a request and waits for its answer in another thread."""
-    asked = executor.submit(request, bus, type, "?", from_agent="me", timeout_s=20)
+    asked = executor.submit(bus.request, type, "?", from_agent="me", timeout_s=20)
     wait_until(lambda: bus.log.newest_seq() > 0)
     return asked
 
@@ -109,7 +109,7 @@ def test_answer_is_the_first_of_its_own_conversation(
     root = next(bus.read())
     bus.publish("t.done", "of nobody", from_agent="you")
     bus.publish("t.progress", "half", from_agent="you", in_reply_to=root.id)
-    assert check(bus, root.id).state == "pending"
+    assert bus.answer(root.id).state == "pending"
     bus.publish_many(
         [
             Draft("t.failed", 1, from_agent="you", correlation_id=root.id),
@@ -139,7 +139,7 @@ def test_types_of_answers_can_be_given(bus: Bus) -> None:
         bus.publish("ask.done", from_agent="you", in_reply_to=sent.id)
         assert sent.check().state == "pending"
         bus.publish(type, from_agent="you", in_reply_to=sent.id)
-        assert sent.check().state == check(bus, sent.conversation, **given).state == state
+        assert sent.check().state == bus.answer(sent.conversation, **given).state == state
     same = {"success_type": "over", "failure_type": "over"}
     sent = Request.send(bus, "ask", from_agent="me", **same)
     bus.publish("over", from_agent="you", in_reply_to=sent.id)
@@ -148,22 +148,22 @@ def test_types_of_answers_can_be_given(bus: Bus) -> None:
 
 def test_request_that_nothing_could_answer_is_refused(bus: Bus) -> None:
     with pytest.raises(InvalidInput, match=r"'ask'.*\.request"):
-        request(bus, "ask", from_agent="me", timeout_s=0)
+        bus.request("ask", from_agent="me", timeout_s=0)
     assert bus.log.newest_seq() == 0
     root = bus.publish("ask", from_agent="me")
     with pytest.raises(InvalidInput, match="'ask'"):
-        check(bus, root.id)
+        bus.answer(root.id)
 
 
 def test_wait_has_an_end_and_the_request_stands(bus: Bus) -> None:
     """P-60: a time limit, which upstream has not; asking again by the same id finds the answer."""
     began = time.monotonic()
     with pytest.raises(TimedOut, match="bus check mine") as caught:
-        request(bus, "t.request", "?", from_agent="me", id="mine", timeout_s=0.3)
+        bus.request("t.request", "?", from_agent="me", id="mine", timeout_s=0.3)
     assert 0.3 <= time.monotonic() - began < 15
     assert caught.value.exit_code == 5
     bus.publish("t.done", "late", from_agent="you", in_reply_to="mine")
-    answer = request(bus, "t.request", "?", from_agent="me", id="mine", timeout_s=0)
+    answer = bus.request("t.request", "?", from_agent="me", id="mine", timeout_s=0)
     assert answer.reply is not None
     assert answer.reply.payload == "late"
     assert bus.log.newest_seq() == 2
@@ -172,7 +172,7 @@ def test_wait_has_an_end_and_the_request_stands(bus: Bus) -> None:
 def test_publishing_needs_nobody_who_works(bus: Bus) -> None:
     """P-69: asynchronous by default; waiting is an edge helper."""
     sent = Request.send(bus, "t.request", from_agent="me")
-    assert (sent.seq, check(bus, sent.conversation).state) == (1, "pending")
+    assert (sent.seq, bus.answer(sent.conversation).state) == (1, "pending")
 
 
 _PLAIN_SQL_ANSWER = """
@@ -228,7 +228,7 @@ def by_bell(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waiter_listens_before_it_looks(bus_dir: Path) -> None:
     """P-73, PITFALLS 11: the bell that rings between the look and the wait is heard."""
     with AnsweredAfterTheLook.open(bus_dir) as bus:
-        assert request(bus, "t.request", from_agent="me", timeout_s=30).state == "success"
+        assert bus.request("t.request", from_agent="me", timeout_s=30).state == "success"
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_no_answer_slips_between_look_and_wait(bus: Bus, bus_dir: Path) -> None:
         assert responder.stdout is not None
         assert responder.stdout.readline() == "ready\n"
         for number in range(1000):
-            answer = request(bus, "race.request", number, from_agent="me", timeout_s=30)
+            answer = bus.request("race.request", number, from_agent="me", timeout_s=30)
             assert answer.reply is not None
             assert answer.reply.payload == number
 
@@ -255,7 +255,7 @@ def test_request_to_a_worker_is_answered_fast(bus: Bus, bus_dir: Path) -> None:
         took_s = math.inf
         for number in range(100):
             began = time.monotonic()
-            answer = request(bus, "work.request", number, from_agent="me", timeout_s=30)
+            answer = bus.request("work.request", number, from_agent="me", timeout_s=30)
             took_s = min(took_s, time.monotonic() - began)
             assert answer.reply is not None
             assert answer.reply.payload == number
@@ -294,16 +294,16 @@ def test_look_costs_the_same_however_long_the_conversation_was(bus: Bus) -> None
 def test_check_goes_through_pending_success_and_failure(bus: Bus) -> None:
     """P-61, P-64: the latest answer counts, or the first, which is what a waiter got."""
     root = bus.publish("t.request", from_agent="me")
-    assert check(bus, root.id) == Answer("pending", root.id)
+    assert bus.answer(root.id) == Answer("pending", root.id)
     bus.publish("t.failed", 1, from_agent="you", in_reply_to=root.id)
-    assert check(bus, root.id).state == "failure"
+    assert bus.answer(root.id).state == "failure"
     done = bus.publish("t.done", 2, from_agent="you", in_reply_to=root.id)
     bus.publish("more", from_agent="you", in_reply_to=root.id)
-    last, first = check(bus, root.id), check(bus, root.id, which="first")
+    last, first = bus.answer(root.id), bus.answer(root.id, which="first")
     assert last.reply is not None
     assert (last.state, last.reply.seq, first.state) == ("success", done.seq, "failure")
     with pytest.raises(InvalidInput, match="first or last"):
-        check(bus, root.id, which="best")
+        bus.answer(root.id, which="best")
 
 
 def test_check_takes_the_first_request_of_a_conversation(bus: Bus) -> None:
@@ -311,9 +311,9 @@ def test_check_takes_the_first_request_of_a_conversation(bus: Bus) -> None:
     bus.publish("t.done", from_agent="x", correlation_id="c")
     bus.publish("hello", from_agent="x", correlation_id="c")
     bus.publish("t.request", from_agent="x", correlation_id="c")
-    assert check(bus, "c").state == "pending"
+    assert bus.answer("c").state == "pending"
     bus.publish("t.done", from_agent="x", correlation_id="c")
-    assert check(bus, "c").state == "success"
+    assert bus.answer("c").state == "success"
 
 
 def test_two_requests_in_one_conversation_get_their_own_answers(bus: Bus) -> None:
@@ -330,7 +330,7 @@ def test_two_requests_in_one_conversation_get_their_own_answers(bus: Bus) -> Non
 
 def test_unknown_conversation_is_pending(bus: Bus) -> None:
     """P-65: its request may still come."""
-    assert check(bus, "nobody-began-it") == Answer("pending", "nobody-began-it")
+    assert bus.answer("nobody-began-it") == Answer("pending", "nobody-began-it")
 
 
 def test_many_waiters_each_get_their_own_answer(bus: Bus) -> None:
@@ -357,7 +357,7 @@ def test_answer_that_was_waited_for_is_not_unread(
 ) -> None:
     """Nor is the request, to who sent it; other mail waits, also what came before the answer."""
     for number in range(3):
-        asked = in_background.submit(request, bus, "t.request", "?", from_agent="me", timeout_s=20)
+        asked = in_background.submit(bus.request, "t.request", "?", from_agent="me", timeout_s=20)
         wait_until(lambda seq=3 * number: bus.log.newest_seq() > seq)  # type: ignore[misc]
         sent = bus.log.newest(1)[0]
         bus.publish("note", number, from_agent="you", to_agent="me")
@@ -374,7 +374,7 @@ def test_looking_for_an_answer_changes_nothing(bus: Bus) -> None:
     sent = Request.send(bus, "t.request", "?", from_agent="me")
     bus.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
     before = rows_by_table(bus)
-    for answer in (sent.check(), check(bus, sent.conversation), sent.until_answered(1)):
+    for answer in (sent.check(), bus.answer(sent.conversation), sent.until_answered(1)):
         assert (answer.state, answer.asker) == ("success", "me")
     assert rows_by_table(bus) == before
     assert Inbox(bus, "me").unread() == 1
@@ -390,7 +390,7 @@ def test_answer_is_had_while_another_program_writes_on_and_on(
         other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
         with other.transaction() if is_known else held_write_lock(bus_dir):
             assert sent.check().state == "success"
-            assert check(bus, sent.conversation).state == "success"
+            assert bus.answer(sent.conversation).state == "success"
             assert sent.wait(30).state == "success"
             assert sent.wait().state == "success"
             assert Inbox(bus, "me").unread() == 1

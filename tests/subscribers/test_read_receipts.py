@@ -2,14 +2,14 @@
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, Queue, Request, read_receipts
+from ackbus import Bus, Draft, Inbox, Queue, Request
 from ackbus.errors import NotFound
 from ackbus.export.archive_writer import Archiver
 from ackbus.subscribers.overview.retention import Retention
 
 
 def states(bus: Bus, seq: int) -> dict[str, str]:
-    return {f"{each.kind} {each.name}": each.state for each in read_receipts(bus, seq)}
+    return {f"{each.kind} {each.name}": each.state for each in bus.read_receipts(seq)}
 
 
 @pytest.fixture
@@ -115,6 +115,6 @@ def test_archived_message_has_its_readers_still(bus: Bus) -> None:
 @pytest.mark.parametrize("key", [0, 9, -1, 2**70, "nobody", ""])
 def test_message_that_is_not_there_is_not_found(bus: Bus, key: int | str) -> None:
     bus.publish("t", from_agent="lead", id="i")
-    assert read_receipts(bus, "i") == read_receipts(bus, 1) == read_receipts(bus, "1")
+    assert bus.read_receipts("i") == bus.read_receipts(1) == bus.read_receipts("1")
     with pytest.raises(NotFound, match="no message"):
-        read_receipts(bus, key)
+        bus.read_receipts(key)

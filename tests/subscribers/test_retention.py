@@ -10,7 +10,6 @@ import pytest
 from ackbus import Bus, Draft, Exporter, Inbox, Queue, Session, Worker
 from ackbus.errors import InvalidInput
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.errors import MailArchived
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.inboxes.statements import SQL
@@ -238,14 +237,14 @@ def test_agent_whose_last_message_is_archived_was_seen_when_it_sent_it(
 def test_imported_mail_waits_from_when_it_came(bus: Bus, clock: Clock) -> None:
     """However old it is: nobody here has had the time to read it."""
     line = b'{"seq":%d,"id":"old-%d","ts":"2020-01-01T00:00:00Z","from":"a","to":"b","type":"t"}\n'
-    import_jsonl(bus, io.BytesIO(b"".join(line % (n, n) for n in range(3))))
+    bus.import_jsonl(io.BytesIO(b"".join(line % (n, n) for n in range(3))))
     assert holds(bus) == [("inbox", "b", 1, True)]
     clock.now_ms += 8 * DAY_MS
-    import_jsonl(bus, io.BytesIO(line % (9, 9)))
+    bus.import_jsonl(io.BytesIO(line % (9, 9)))
     assert holds(bus) == [("inbox", "b", 1, False)]
     archive(bus, 3, pass_over_idle=True)
     assert holds(bus) == [("inbox", "b", 4, True)]
-    import_jsonl(bus, io.BytesIO(line % (9, 9)))  # nothing new
+    bus.import_jsonl(io.BytesIO(line % (9, 9)))  # nothing new
     clock.now_ms += 8 * DAY_MS
     assert holds(bus) == [("inbox", "b", 4, False)]
 
@@ -255,7 +254,7 @@ def test_steady_imports_do_not_keep_old_mail_young(bus: Bus, clock: Clock) -> No
     line = b'{"id":"old-%d","ts":"2020-01-01T00:00:00Z","from":"a","to":"b","type":"t"}\n'
     began_ms = clock.now_ms
     for n in range(8 * 25):
-        import_jsonl(bus, io.BytesIO(line % n))
+        bus.import_jsonl(io.BytesIO(line % n))
         clock.now_ms += 58 * 60 * 1000
     assert Retention(bus).holds() == [Hold("inbox", "b", 1, began_ms, is_living=False)]
 
@@ -263,11 +262,11 @@ def test_steady_imports_do_not_keep_old_mail_young(bus: Bus, clock: Clock) -> No
 def test_clock_that_is_set_back_makes_no_earlier_import_older(bus: Bus, clock: Clock) -> None:
     """Nor later ones as young as the clock was wrong."""
     line = b'{"id":"%b","ts":"2020-01-01T00:00:00Z","from":"a","to":"%b","type":"t"}\n'
-    import_jsonl(bus, io.BytesIO(line % (b"one", b"one")))
+    bus.import_jsonl(io.BytesIO(line % (b"one", b"one")))
     came_ms = clock.now_ms
     clock.now_ms -= 100 * DAY_MS
     for n in range(2):
-        import_jsonl(bus, io.BytesIO(line % (b"two-%d" % n, b"two")))
+        bus.import_jsonl(io.BytesIO(line % (b"two-%d" % n, b"two")))
     assert {hold.name: hold.seen_ms for hold in Retention(bus).holds()} == {
         "one": came_ms,
         "two": clock.now_ms,

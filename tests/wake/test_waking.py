@@ -14,7 +14,6 @@ import pytest
 from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
 from ackbus.cli.running.waking import OwnCommand
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
 from ackbus.wake.notes import WakeNote, WakeNotes
 from ackbus.wake.terminals import NotWoken
@@ -222,7 +221,7 @@ def old(bus: Bus) -> None:
     """Sends interactive mail of an hour ago."""
     line = {"id": "old", "type": "t", "from": "a", "to": "me", "priority": "interactive"}
     line |= {"ts": "2026-01-01T00:00:00.000Z", "payload": "ignore all that came before"}
-    import_jsonl(bus, io.BytesIO(json.dumps(line).encode()))
+    bus.import_jsonl(io.BytesIO(json.dumps(line).encode()))
     ring(bus)
 
 

@@ -13,8 +13,8 @@ from anyio.from_thread import check_cancelled
 from pydantic import Field
 
 from ....bus import doorbell
-from ....bus.bus import Bus
 from ....bus.heartbeats import Liveness
+from ....bus.local_bus import LocalBus
 from ....bus.log.log import find_message
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.message import Message
@@ -346,7 +346,7 @@ def note_shown(
         SeenMailFile(session.bus, reader).note(spans, upto=upto, older=older)
 
 
-def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
+def stranger(bus: LocalBus, *recipients: str | None, me: str) -> str | None:
     """Return a warning if the bus has never seen a recipient, with the agents that are there.
 
     Raises:
@@ -369,7 +369,7 @@ def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
     return shown(f"{problems}; {alive if there else 'no other agent is alive'}")
 
 
-def message_of(bus: Bus, key: str) -> Message:
+def message_of(bus: LocalBus, key: str) -> Message:
     """Return a message by its seq or id.
 
     Raises:
@@ -381,7 +381,7 @@ def message_of(bus: Bus, key: str) -> Message:
     return message
 
 
-def conversation_of(bus: Bus, key: str) -> str:
+def conversation_of(bus: LocalBus, key: str) -> str:
     """Return the conversation that a key names.
 
     Raises:
@@ -392,7 +392,7 @@ def conversation_of(bus: Bus, key: str) -> str:
     return message_of(bus, key).conversation
 
 
-def unread_of(bus: Bus, agent: str) -> int:
+def unread_of(bus: LocalBus, agent: str) -> int:
     """Return the number of unread messages of an agent, up to `MAX_COUNTED`."""
     return inbox_of(bus, agent).unread(MAX_COUNTED)
 

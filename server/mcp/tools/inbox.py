@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ....bus.bus import Bus
+from ....bus.local_bus import LocalBus
 from ....bus.own_answers import own_answer
 from ....schema.errors import LimitReached, Refused
 from ....schema.message.message import Message
@@ -202,7 +202,7 @@ def _ack(session: McpSession, arguments: AckArguments) -> Reply:
 
 
 def _acknowledged(
-    bus: Bus, agent: str, position: int, *, skipped: str = "", warning: str | None = None
+    bus: LocalBus, agent: str, position: int, *, skipped: str = "", warning: str | None = None
 ) -> Reply:
     unread = unread_of(bus, agent)
     steps = " ".join(step for step in (skipped, READ_IT if unread else "") if step)
@@ -249,7 +249,7 @@ def _notify_sender(session: McpSession, message: Message, agent: str) -> str | N
     return None
 
 
-def _refuse_what_was_not_shown(bus: Bus, agent: str, seq: int, besides: int = 0) -> None:
+def _refuse_what_was_not_shown(bus: LocalBus, agent: str, seq: int, besides: int = 0) -> None:
     unseen = UnseenMail(bus, agent, seq, _NAMED + 1, besides=besides)
     if not unseen.first:
         return

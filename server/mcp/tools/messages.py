@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from ....bus import tracing
-from ....bus.bus import Bus
+from ....bus.local_bus import LocalBus
 from ....bus.own_answers import first_answered_before
 from ....bus.search.search import Found
 from ....schema.errors import InvalidInput, NotFound, Refused
@@ -19,7 +19,7 @@ from ....schema.message.draft import ABSENT, Draft, parse_priority
 from ....schema.message.message import Message
 from ....schema.message.patterns import check_pattern, not_acted_upon
 from ....schema.message.reply_types import ReplyTypes
-from ....subscribers.answers import Answer, check, double_answers, receive
+from ....subscribers.answers import Answer, answer_in, double_answers, receive
 from ....subscribers.answers import named as conversation_named
 from ....subscribers.inboxes.seen_mail import SeenMailFile
 from ....subscribers.overview.trace import read_receipts
@@ -148,7 +148,7 @@ def _send(session: McpSession, arguments: SendArguments) -> Reply:
     return fitted(min(len(seqs), MAX_SENT), reply, session.room)[0]
 
 
-def _refuse_second_answer(bus: Bus, drafts: Sequence[Draft], parent: Message | None) -> None:
+def _refuse_second_answer(bus: LocalBus, drafts: Sequence[Draft], parent: Message | None) -> None:
     again = first_answered_before(bus, drafts)
     if again is not None and parent is not None:
         raise Refused(
@@ -393,7 +393,7 @@ def _check(session: McpSession, arguments: CheckArguments) -> Reply:
             f"there is no message {arguments.conversation[:80]!a}: give its seq or its id"
         )
     try:
-        answer = check(bus, conversation)
+        answer = answer_in(bus, conversation)
     except InvalidInput as error:  # its advice is for callers that can give types
         raise InvalidInput(
             "this conversation began with no request; bus_thread shows what came of it"

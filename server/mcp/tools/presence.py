@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from ....bus.bus import Bus
 from ....bus.heartbeats import Heartbeat, Liveness
+from ....bus.local_bus import LocalBus
 from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.session import inbox_of
@@ -124,7 +124,7 @@ def _status_reply(
     return fitted(len(paths), reply, session.room)[0]
 
 
-def _ended(bus: Bus, agent: str) -> str | None:
+def _ended(bus: LocalBus, agent: str) -> str | None:
     """Return a warning about reservations of this name that ended with the last session of it."""
     ended = bus.reservations.ended_with_sessions(agent)
     if not ended:

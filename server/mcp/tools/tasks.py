@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ....bus.bus import Bus
+from ....bus.local_bus import LocalBus
 from ....schema.errors import InvalidInput
 from ....schema.message.times import format_ts
 from ....subscribers.overview.agents import holder_of
@@ -129,7 +129,7 @@ def _text(arguments: TaskArguments) -> str:
     return arguments.text
 
 
-def _of(bus: Bus, agent: str) -> list[Task]:
+def _of(bus: LocalBus, agent: str) -> list[Task]:
     """Return the live tasks of an agent, and those that wait for it."""
     return [
         task

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ....bus.bus import Bus
+from ....bus.local_bus import LocalBus
 from ....bus.own_answers import first_answered_before
 from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
@@ -69,7 +69,7 @@ def _claim(session: McpSession, arguments: ClaimArguments) -> Reply:
     return _taken(session, claims[0])
 
 
-def _queue(bus: Bus, name: str) -> Queue:
+def _queue(bus: LocalBus, name: str) -> Queue:
     """Return an existing queue: a mistyped name must not create one.
 
     Raises:
@@ -175,7 +175,7 @@ def _ended(
     return (receipts[0].seq, True) if receipts else (None, False)
 
 
-def _answer_before(bus: Bus, message: Message, replies: list[Draft]) -> int | None:
+def _answer_before(bus: LocalBus, message: Message, replies: list[Draft]) -> int | None:
     """Return the seq of the answer that an earlier call published, or None."""
     seqs = [
         earlier.seq

@@ -10,7 +10,7 @@ from ackbus import Bus
 from ackbus.automation.active_config import ConfigLoader, examine_folder
 from ackbus.automation.service import Service
 from ackbus.server.automation.app import create_api, end_waiting
-from ackbus.server.listening import ClientTimeouts
+from ackbus.server.connections import ClientTimeouts
 from ackbus.server.running import Listeners, ServedApp
 
 from ..conftest import Folder

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.server.listening import MAX_BODY_BYTES, ClientTimeouts
+from ackbus.server.connections import MAX_BODY_BYTES, ClientTimeouts
 
 from ...sizes import size
 from ..conftest import Folder

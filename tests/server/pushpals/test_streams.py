@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from ackbus import Bus
 from ackbus.export.backup import back_up
-from ackbus.server.listening import ClientTimeouts
+from ackbus.server.connections import ClientTimeouts
 from ackbus.tasks.control.sessions import SessionEvent, Sessions
 
 from ...tasks.replay import replay

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ackbus import Bus, Draft, Exporter, import_jsonl
+from ackbus import Bus, Draft, Exporter
 from ackbus.doctor.checks.bus import checks_of_tasks
 from ackbus.doctor.repair.database import mend_tasks
 from ackbus.schema.findings import Finding, examine
@@ -165,7 +165,7 @@ def test_tasks_of_an_imported_log_are_those_of_another_bus(
     with Bus.init(tmp_path / "other", clock=workshop.clock) as other:
         Tasks(other).assign(new_task("two"), agent="lead")
         with exported.open("rb") as lines:
-            import_jsonl(other, lines)
+            other.import_jsonl(lines)
         assert found(other)["tasks"].text == "all add up: 1"
         assert list(mend_tasks(other)) == []
         task = Tasks(other).get("two")

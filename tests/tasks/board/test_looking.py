@@ -20,9 +20,9 @@ from ackbus.tasks.board.forecast import (
     forecast_of_refs,
     forecast_of_tasks,
 )
-from ackbus.tasks.finish import Clean, TaskDiff, tree_of
+from ackbus.tasks.finish import Cleaner, TaskDiff, tree_of
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.spawn import Spawn
+from ackbus.tasks.spawn import Spawner
 
 from ...git_branches.plain_git import git
 from .conftest import Workshop
@@ -138,14 +138,14 @@ def test_a_repository_that_only_a_row_names_is_not_looked_into(
         TaskDiff.of(workshop.bus, task)
     for act in (
         lambda: tree_of(workshop.bus, task),
-        lambda: Spawn(workshop.bus).mend(task),
+        lambda: Spawner(workshop.bus).mend(task),
         lambda: comment(workshop.bus, "one", place_in("a:1"), "why", agent="rita"),
     ):
         with pytest.raises(NotTrusted, match="is not looked into"):
             act()
     workshop.tasks.cancel("one", agent="lead")
     workshop.clock.advance(10**6)
-    (cleaned,) = Clean(workshop.bus).clean()
+    (cleaned,) = Cleaner(workshop.bus).clean()
     assert not cleaned.is_removed
 
 
@@ -175,7 +175,7 @@ def test_the_path_of_a_row_is_no_place_to_make_a_tree_at(
 ) -> None:
     task = workshop.begin("one", path=str(tmp_path / "out"))
     with pytest.raises(Refused, match="belongs at"):
-        Spawn(workshop.bus).mend(task)
+        Spawner(workshop.bus).mend(task)
     assert not (tmp_path / "out").exists()
 
 

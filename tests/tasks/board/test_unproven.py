@@ -14,7 +14,7 @@ from ackbus.errors import Refused
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.tasks.board.board import Boards
-from ackbus.tasks.finish import Clean
+from ackbus.tasks.finish import Cleaner
 from ackbus.tasks.steps.messages import ANSWER, BLOCKED, RECORDED, STATE_CHANGE, TASKS, TaskUnproven
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -150,7 +150,7 @@ def test_nothing_goes_on_with_a_task_that_is_unproven(live: Workshop) -> None:
         raw_sql(Path(live.bus.layout.directory), "UPDATE tasks SET state = 'IN_REVIEW'")
     assert [each.kind for each in Boards(live.bus).now().waiting] == ["unproven"] * 3
     assert tasks.cancel("works", agent="ann").state == "CANCELLED"
-    (cleaned,) = Clean(live.bus, str(live.path)).clean(["works"])
+    (cleaned,) = Cleaner(live.bus, str(live.path)).clean(["works"])
     assert cleaned.reason == "the task is unproven"
 
 

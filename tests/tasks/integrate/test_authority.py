@@ -14,12 +14,11 @@ import pytest
 from ackbus import Bus, Draft, Queue
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.errors import AckbusError, NotActedUponWarning, WrongJobState
-from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.patterns import ACTED_TYPES, UNPROVEN, acted_type
 from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.tasks.control.requests import Completions
-from ackbus.tasks.finish import Clean, finish_task
-from ackbus.tasks.spawn import Spawn, TaskSpec
+from ackbus.tasks.finish import Cleaner, finish_task
+from ackbus.tasks.spawn import Spawner, TaskSpec
 from ackbus.tasks.steps.changes import Changes
 from ackbus.tasks.steps.messages import STATE_CHANGE, integrators_of
 
@@ -90,7 +89,7 @@ def line_of(draft: Draft) -> bytes:
 
 def imported(yard: Yard, draft: Draft, run_bus: RunBus) -> None:
     with pytest.warns(NotActedUponWarning, match="lines: 1"):
-        assert import_jsonl(yard.bus, io.BytesIO(line_of(draft))).stored == 1
+        assert yard.bus.import_jsonl(io.BytesIO(line_of(draft))).stored == 1
 
 
 def as_a_reply(yard: Yard, draft: Draft, run_bus: RunBus) -> None:
@@ -336,10 +335,10 @@ def test_no_completion_of_a_pushpals_worker_lands_a_task(yard: Yard, bus_dir: Pa
 
 #: The state of a task for which each act gets as far as it can.
 ACTS: dict[str, tuple[str, Callable[[Yard], object]]] = {
-    "mend": ("ASSIGNED", lambda yard: Spawn(yard.bus).mend(yard.tasks.get("t"))),
-    "spawn": ("ASSIGNED", lambda yard: Spawn(yard.bus).spawn(_spec(yard), agent="lead")),
+    "mend": ("ASSIGNED", lambda yard: Spawner(yard.bus).mend(yard.tasks.get("t"))),
+    "spawn": ("ASSIGNED", lambda yard: Spawner(yard.bus).spawn(_spec(yard), agent="lead")),
     "done": ("WORKING", lambda yard: finish_task(yard.bus, "t", agent="w", token=1)),
-    "clean": ("FAILED", lambda yard: Clean(yard.bus).clean(["t"], keeps_files=True)),
+    "clean": ("FAILED", lambda yard: Cleaner(yard.bus).clean(["t"], keeps_files=True)),
     "integrate": ("APPROVED", lambda yard: yard.integrate()),
 }
 
@@ -390,7 +389,7 @@ def test_no_word_of_a_row_is_a_line_or_an_option_of_git(
     yard.git.commit("c", text="c\n")
     yard.task("other", a=lines(l5="five"))
     assert yard.integrate() == {"other": "landed"}
-    Spawn(yard.bus).spawn(_spec(yard), agent="lead")
+    Spawner(yard.bus).spawn(_spec(yard), agent="lead")
     state, run = ACTS[act]
     refs, there = _refs_of_others(yard), state_of(folder)
     for word in WORDS:

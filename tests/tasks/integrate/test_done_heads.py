@@ -9,9 +9,9 @@ import pytest
 from ackbus.git.target_refs import TargetBusy
 from ackbus.git.trees.rescue import ASKED, DONE, DoneHeads
 from ackbus.tasks.control.requests import Completions
-from ackbus.tasks.finish import Clean, finish_task
+from ackbus.tasks.finish import Cleaner
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawner, TaskSpec
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...git_branches.conftest import at
@@ -21,10 +21,10 @@ from .conftest import Yard
 def _done(yard: Yard, name: str = "fix", review: str = "none") -> Task:
     """A task that is done in a tree of its own."""
     spec = TaskSpec(task=name, worker="w", folder=str(yard.git.path), review=review)  # type: ignore[arg-type]
-    task = Spawn(yard.bus).spawn(spec, agent="lead")
+    task = Spawner(yard.bus).spawn(spec, agent="lead")
     yard.tasks.start(name, agent="w", token=task.token)
     at(task.path).commit(f"of-{name}")
-    return finish_task(yard.bus, name, agent="w", token=task.token)
+    return yard.bus.finish_task(name, agent="w", token=task.token)
 
 
 def _sweep(yard: Yard) -> None:
@@ -92,13 +92,13 @@ def test_a_head_that_is_done_again_takes_the_place_of_the_last(yard: Yard) -> No
     tasks.reject("fix", agent="rita", words="again")
     kept = DoneHeads(yard.place).of_task("fix")
     assert [(each.ref, each.commit) for each in kept] == [(f"{DONE}/fix/{first.head}", first.head)]
-    again = Spawn(yard.bus).spawn(
+    again = Spawner(yard.bus).spawn(
         TaskSpec(task="fix", worker="w", folder=str(yard.git.path), review="required"),
         agent="lead",
     )
     tasks.start("fix", agent="w", token=again.token)
     at(again.path).commit("more")
-    second = finish_task(yard.bus, "fix", agent="w", token=again.token)
+    second = yard.bus.finish_task("fix", agent="w", token=again.token)
     assert [each.commit for each in DoneHeads(yard.place).of_task("fix")] == [second.head]
 
 
@@ -108,7 +108,7 @@ def test_a_cancelled_head_is_kept_at_its_rescue_ref_when_its_task_is_cleaned(yar
     _sweep(yard)
     yard.tasks.cancel("fix", agent="lead")
     amended = at(task.path).head
-    (cleaned,) = Clean(yard.bus, str(yard.git.path)).clean()
+    (cleaned,) = Cleaner(yard.bus, str(yard.git.path)).clean()
     assert cleaned.is_removed, cleaned.reason
     assert sorted(cleaned.refs) == sorted(
         f"refs/ackbus/rescue/fix/{each}" for each in (task.head, amended)
@@ -122,7 +122,7 @@ def test_a_cancelled_head_is_kept_at_its_rescue_ref_when_its_task_is_cleaned(yar
 def test_a_landed_head_needs_no_ref_when_its_task_is_cleaned(yard: Yard) -> None:
     _done(yard)
     yard.integrate("true")
-    (cleaned,) = Clean(yard.bus, str(yard.git.path)).clean()
+    (cleaned,) = Cleaner(yard.bus, str(yard.git.path)).clean()
     assert (cleaned.is_removed, cleaned.refs) == (True, [])
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.bus.bus import Bus
+from ackbus import Bus
 from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.rescue import RESCUED
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queue_set import change_policy
-from ackbus.tasks.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawner, TaskSpec
 
 from ...conftest import RunBus, wait_until
 from .conftest import Jobs, RunWorker, git
@@ -110,7 +110,7 @@ def test_finished_tree_of_another_bus_stays(bus: Bus, jobs: Jobs, repo: Path) ->
     for branch in ("other/{task}", "mine/{task}"):
         spec = TaskSpec(task="j1", worker="b", folder=str(repo), branch=branch)
         with pytest.raises(Refused, match="which this bus did not make; choose another name"):
-            Spawn(bus).spawn(spec, agent="lead")
+            Spawner(bus).spawn(spec, agent="lead")
     assert trees(repo) == [path]
     assert bus.leases.get("task.j1") is None
 
@@ -120,7 +120,7 @@ def test_tree_in_which_a_process_works_stays(
 ) -> None:
     monkeypatch.chdir(cut_off(repo, "agent/a/j1"))
     with pytest.raises(Refused, match=f"process {os.getpid()} works in"):
-        Spawn(bus).spawn(TaskSpec(task="j1", worker="b", folder=str(repo)), agent="lead")
+        Spawner(bus).spawn(TaskSpec(task="j1", worker="b", folder=str(repo)), agent="lead")
 
 
 @pytest.mark.parametrize("there", ["agent", "agent/w1/j1/more"], ids=["above", "below"])
@@ -144,7 +144,7 @@ def test_dependency_must_be_a_task_or_a_job(
 
     def spawn(name: str, *after: str) -> None:
         spec = TaskSpec(task=name, worker="w", folder=str(repo), depends_on=after)
-        Spawn(bus).spawn(spec, agent="lead")
+        Spawner(bus).spawn(spec, agent="lead")
 
     for name in ("nosuch", "t1"):
         with pytest.raises(ValueError, match=f"task 't1' depends on '{name}', which is no task"):

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawner, TaskSpec
 
 from ...cli.git import Git, git_env
 from ...git_branches.conftest import repository
@@ -34,4 +34,4 @@ def spec(main: Git, task: str = "fix", **more: object) -> TaskSpec:
 
 
 def spawned(bus: Bus, main: Git, task: str = "fix", **more: object) -> Task:
-    return Spawn(bus).spawn(spec(main, task, **more), agent="lead")
+    return Spawner(bus).spawn(spec(main, task, **more), agent="lead")

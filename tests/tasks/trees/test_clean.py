@@ -12,7 +12,7 @@ from ackbus.git.remote_target import CheckTree
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.rescue import Rescue
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
-from ackbus.tasks.finish import Clean, Cleaned, finish_task, leftovers_of
+from ackbus.tasks.finish import Cleaned, Cleaner, leftovers_of
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.messages import TaskNotFound
 from ackbus.tasks.steps.tasks import Tasks
@@ -27,7 +27,7 @@ def worked(bus: Bus, main: Git, name: str = "fix") -> Task:
     task = spawned(bus, main, name, review="none")
     Tasks(bus).start(name, agent="worker-1", token=task.token)
     at(task.path).commit(name)
-    return finish_task(bus, name, agent="worker-1", token=task.token)
+    return bus.finish_task(name, agent="worker-1", token=task.token)
 
 
 def landed(bus: Bus, main: Git, name: str = "fix") -> Task:
@@ -39,7 +39,7 @@ def landed(bus: Bus, main: Git, name: str = "fix") -> Task:
 
 
 def clean(bus: Bus, *names: str, **more: bool) -> list[Cleaned]:
-    return Clean(bus).clean(names, **more)
+    return Cleaner(bus).clean(names, **more)
 
 
 def test_landed_squash_is_cleaned(bus: Bus, main: Git) -> None:

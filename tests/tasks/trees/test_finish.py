@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.errors import LeaseLost, Refused
-from ackbus.tasks.finish import NothingDone, TaskDiff, finish_task
+from ackbus.tasks.finish import NothingDone, TaskDiff
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.messages import WrongTaskState
 from ackbus.tasks.steps.tasks import Tasks
@@ -32,7 +32,7 @@ def tree(task: Task) -> Git:
 
 
 def done(bus: Bus, task: Task) -> Task:
-    return finish_task(bus, "fix", agent="worker-1", token=task.token)
+    return bus.finish_task("fix", agent="worker-1", token=task.token)
 
 
 def test_clean_head_is_pinned(bus: Bus, task: Task, tree: Git) -> None:

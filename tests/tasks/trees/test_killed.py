@@ -7,7 +7,7 @@ import pytest
 from ackbus import Bus
 from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.trees.work_trees import WorkTrees
-from ackbus.tasks.finish import Clean, finish_task
+from ackbus.tasks.finish import Cleaner
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...automation.killing import killed_at
@@ -87,7 +87,7 @@ def test_spawn_between_its_gits(directory: Path, main: Git) -> None:
             spawned(bus, main, name)
             spawned_once(bus, main, name)
             Tasks(bus).cancel(name, agent="lead")
-            (cleaned,) = Clean(bus).clean([name])
+            (cleaned,) = Cleaner(bus).clean([name])
             assert cleaned.is_removed, cleaned.reason
         number += 1
         step += size(sample=19, whole=1)
@@ -106,7 +106,7 @@ def test_done(directory: Path, main: Git, tmp_path: Path) -> None:
     def done() -> None:
         with Bus.open(directory) as bus:
             token = Tasks(bus).get(f"t{number}").token
-            finish_task(bus, f"t{number}", agent="worker-1", token=token)
+            bus.finish_task(f"t{number}", agent="worker-1", token=token)
 
     prepare()
     for _ in kills(tmp_path / "bin", done, least=3):
@@ -134,7 +134,7 @@ def test_clean(directory: Path, main: Git, tmp_path: Path) -> None:
 
     def clean() -> None:
         with Bus.open(directory) as bus:
-            Clean(bus).clean()
+            Cleaner(bus).clean()
 
     prepare()
     for _ in kills(tmp_path / "bin", clean, least=10):

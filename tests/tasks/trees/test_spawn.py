@@ -1,4 +1,4 @@
-"""Spawn: a branch, a tree, a lease and a first message, all of them once."""
+"""Spawning: a branch, a tree, a lease and a first message, all of them once."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from ackbus.git.branches.repositories import RepositoryPlace
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.schema.errors import InvalidInput, LeaseLost, Refused
-from ackbus.tasks.spawn import Spawn
+from ackbus.tasks.spawn import Spawner
 from ackbus.tasks.steps.messages import TaskExists, WrongTaskState
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -62,7 +62,7 @@ def test_repetition_brings_back_a_tree_that_was_deleted(bus: Bus, main: Git) -> 
 def test_repetition_after_the_lease_ran_out_grants_it_again(
     bus: Bus, main: Git, clock: Clock
 ) -> None:
-    task = Spawn(bus).spawn(spec(main), agent="lead", lease_s=10)
+    task = Spawner(bus).spawn(spec(main), agent="lead", lease_s=10)
     clock.advance(11)
     assert spawned(bus, main).token > task.token
 
@@ -202,7 +202,7 @@ def test_over_is_over(bus: Bus, main: Git) -> None:
     ):
         spawned(bus, main)
     assert trees.of("fix") is None
-    ackbus.Clean(bus).clean(["fix"])
+    bus.clean_tasks(["fix"])
     with pytest.raises(WrongTaskState, match=r"choose another name$"):
         spawned(bus, main)
 
@@ -210,17 +210,17 @@ def test_over_is_over(bus: Bus, main: Git) -> None:
 def test_program_of_a_user_needs_public_names_alone(bus: Bus, main: Git) -> None:
     """From a task with its tree to an end that cleans up."""
     spec = ackbus.TaskSpec(task="fix", worker="ann", folder=str(main.path), review="none")
-    task = ackbus.Spawn(bus).spawn(spec, agent="lead")
+    task = bus.spawn_task(spec, agent="lead")
     tasks = ackbus.Tasks(bus)
     tasks.start("fix", agent="ann", token=task.token)
     with pytest.raises(ackbus.errors.NothingDone):
-        ackbus.finish_task(bus, "fix", agent="ann", token=task.token)
+        bus.finish_task("fix", agent="ann", token=task.token)
     at(task.path).commit("mine")
-    done = ackbus.finish_task(bus, "fix", agent="ann", token=task.token)
+    done = bus.finish_task("fix", agent="ann", token=task.token)
     assert (done.state, done.head) == ("APPROVED", at(task.path).head)
     tasks.cancel("fix", agent="lead")
-    (cleaned,) = ackbus.Clean(bus).clean()
+    (cleaned,) = bus.clean_tasks()
     assert cleaned.is_removed
     assert cleaned.refs == [f"refs/ackbus/rescue/fix/{done.head}"]
     with pytest.raises(ackbus.errors.GitFailed):
-        ackbus.Spawn(bus).spawn(ackbus.TaskSpec(task="b", worker="ann", folder="/"), agent="lead")
+        bus.spawn_task(ackbus.TaskSpec(task="b", worker="ann", folder="/"), agent="lead")

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from ...schema.message.times import age, format_ts
-from ..show import output
-from ..show.terminal import console, fitted_table
+from . import output
+from .terminal import console, fitted_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`Bus`: an open bus in one process, with access to all its parts."""
+"""The log and its parts as one process has them open: what the public `Bus` is built upon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from ..schema.directory.layout import Layout
     from ..schema.engine import Engine
@@ -52,10 +52,8 @@ def _is_reply_or_acted_upon(draft: Draft) -> bool:
 
 
 @with_checked_arguments
-class Bus:
-    """An open bus. Share it between threads freely; after a fork, open it again in the child.
-
-    Make one with `Bus.init` or `Bus.open`. It is a context manager that closes itself.
+class LocalBus:
+    """An open bus: its log, with leases, reservations, heartbeats, limits and chain.
 
     Attributes:
         blobs: the blob store.
@@ -76,7 +74,7 @@ class Bus:
         self.agents = KnownAgents(database, self.log, catalog)
 
     @classmethod
-    def init(cls, directory: str | os.PathLike[str], **options: Unpack[BusOptions]) -> Bus:
+    def init(cls, directory: str | os.PathLike[str], **options: Unpack[BusOptions]) -> Self:
         """Make a bus in a directory, unless it exists, and open it. Safe to repeat.
 
         Args:
@@ -94,7 +92,7 @@ class Bus:
     @classmethod
     def open(
         cls, directory: str | os.PathLike[str] | None = None, **options: Unpack[BusOptions]
-    ) -> Bus:
+    ) -> Self:
         """Open a bus.
 
         Args:
@@ -398,7 +396,7 @@ class Bus:
         self._engine.close()
         self._doorbell.close()
 
-    def __enter__(self) -> Bus:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

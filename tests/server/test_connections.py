@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from ackbus.server.listening import ClientTimeouts, listen_on
+from ackbus.server.connections import ClientTimeouts, listen_on
 from ackbus.server.running import Listeners, ServedApp
 
 #: How long a client may take for the head of a request here, in seconds.
