@@ -16,7 +16,8 @@ def mail(bus: Bus) -> None:
     bus.publish("note", "text", from_agent="a", priority="high")  # wrong
     bus.publish_many(["note"])  # wrong
     Draft("note", sender="a")  # wrong: from_agent
-    inbox = bus.inbox("a", max_delivery=3)  # wrong: max_deliveries
+    bus.inbox("a", max_delivery=3)  # wrong: max_deliveries
+    inbox = bus.inbox("a")
     inbox.poll("10")  # wrong
     inbox.poll(wait="10s")  # wrong: wait_s
     inbox.ack("5")  # wrong
