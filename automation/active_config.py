@@ -18,7 +18,7 @@ from ..schema.queries import engine_of
 from ..subscribers.queues.queue_set import QueueSet
 from .config.faults import ConfigFaults, without_values
 from .config.load import TO_ACT, load
-from .config.sources import ACCESS, NAMED, gather, hashes_of, read_seal
+from .config.sources import ACCESS, BY_NAME, gather, hashes_of, read_seal
 from .config.values import Frozen
 from .jobs import submission as plugin_queues
 from .jobs.dispatcher import DispatchRules
@@ -85,7 +85,7 @@ class ConfigSnapshot:
 def examine_folder(
     directory: Path,
     environ: Mapping[str, str],
-    origin: Origin = NAMED,
+    origin: Origin = BY_NAME,
     demands: Demands = TO_ACT,
 ) -> ConfigSnapshot:
     """Return the configuration of a folder with its plugins; nothing is logged.
@@ -175,7 +175,7 @@ def files_of(directory: Path) -> tuple[Path, dict[str, str]]:
         ConfigFaults: a file can't be read; what variables hold does not matter.
     """
     sources = gather(directory)
-    sources.refuse_faults()
+    sources.raise_faults()
     return sources.directory, hashes_of(sources.files, sources.directory)
 
 

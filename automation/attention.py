@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..schema.directory.lock_holders import LockHolder, holders, is_known
+from ..schema.directory.lock_holders import LockHolder, holders, kernel_lists_locks
 from ..schema.errors import AckbusError
 from ..schema.findings import GRADES, bad, examine, ok, warn
 from ..schema.message.times import format_ts
@@ -108,7 +108,7 @@ def running_service(bus: LocalBus) -> LockHolder | int | None:
     Where the system does not tell the holder, from the service's own row while its beats are
     recent.
     """
-    if is_known():
+    if kernel_lists_locks():
         return next(iter(holders(bus.layout.automation_lock)), None)
     row, age_s = Fence.of(bus).row(), beat_age_s(bus)
     return row.pid if age_s is not None and age_s < MAX_BEAT_AGE_S else None

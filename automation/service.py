@@ -213,7 +213,7 @@ class Service:
             self.bus, self._token, self.submission, self.breakers, self.alarms
         )
         name = f"automation-{os.getpid()}-{secrets.token_hex(4)}"
-        with listen(self.bus, self._control.waiting) as listener, Supervisors() as supervisors:
+        with listen(self.bus, self._control.wakeup) as listener, Supervisors() as supervisors:
             self._dispatcher = Dispatcher(
                 self.bus, name, self._endings, output, supervisors, listener.wake
             )
@@ -381,9 +381,9 @@ class Service:
                 return
 
     def _watchdog(self) -> None:
-        every_s, now = self._notifier.every_s, time.monotonic()
-        if every_s is not None and now >= self._next_alive:
-            self._next_alive = now + every_s
+        sign_every_s, now = self._notifier.sign_every_s, time.monotonic()
+        if sign_every_s is not None and now >= self._next_alive:
+            self._next_alive = now + sign_every_s
             self._notifier.alive()
 
     _next_alive = 0.0

@@ -19,13 +19,13 @@ from ..schema.directory.layout import Layout, expand_home
 from ..schema.directory.lock_holders import (
     holders,
     holding_process,
-    is_known,
+    kernel_lists_locks,
     signal_holder,
     unseen,
 )
 from ..schema.errors import AckbusError, NotFound, Refused
 from .config.models import StateConfig
-from .config.sources import NAMED, gather, graft
+from .config.sources import BY_NAME, gather, graft
 from .config.yaml_tree import Map
 
 TYPE_CHECKING = False
@@ -43,8 +43,12 @@ if TYPE_CHECKING:
 BUS = ".worker-state"
 
 
-def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
+def state_dir_of(directory: Path, origin: Origin = BY_NAME) -> Path:
     """Return the state directory of a folder of configuration.
+
+    Args:
+        directory: the folder.
+        origin: how the folder was found, which decides whom we trust.
 
     Raises:
         ConfigFaults: there is no configuration, or its file is not trusted.
@@ -52,8 +56,8 @@ def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
     folder, tree = _read(directory, origin)
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
-    named = StateConfig().path if path is None else str(path)
-    return (folder / expand_home(named)).parent
+    path_text = StateConfig().path if path is None else str(path)
+    return (folder / expand_home(path_text)).parent
 
 
 def plugins_of(directory: Path) -> set[str]:
@@ -72,16 +76,16 @@ def plugins_of(directory: Path) -> set[str]:
     }
 
 
-def bus_of(directory: Path, origin: Origin = NAMED) -> str:
-    """Return the bus directory of a folder of configuration, there or not."""
+def bus_of(directory: Path, origin: Origin = BY_NAME) -> str:
+    """Return the bus directory of a folder of configuration; it may not exist."""
     return str((state_dir_of(directory, origin) / BUS).absolute())
 
 
-def _read(directory: Path, origin: Origin = NAMED) -> tuple[Path, Map]:
+def _read(directory: Path, origin: Origin = BY_NAME) -> tuple[Path, Map]:
     """Return the folder of a configuration, and all that stands in its files."""
     sources = gather(directory, origin)
     if not sources.files:
-        sources.refuse_faults()
+        sources.raise_faults()
     tree = Map()
     for source in sources.files:
         graft(tree, source.tree, [])
@@ -104,19 +108,20 @@ class ServiceControl:
 
     def __init__(self) -> None:
         self.is_stopping = self.is_in_a_hurry = self.is_to_reload = False
-        #: Wakes a service that waits for the doorbell; it is never set.
-        self.waiting = StopEvent()
+        #: Ends a pause of the service; only `wake` is called on it, so that later pauses are not
+        #: ended too.
+        self.wakeup = StopEvent()
 
     def stop(self) -> None:
         """Request the end; a second call asks to end running jobs at once."""
         self.is_in_a_hurry = self.is_stopping
         self.is_stopping = True
-        self.waiting.wake()
+        self.wakeup.wake()
 
     def reload(self) -> None:
         """Request a reload of the configuration."""
         self.is_to_reload = True
-        self.waiting.wake()
+        self.wakeup.wake()
 
     def take_reload(self) -> bool:
         """Return whether a reload was requested, and clear the request."""
@@ -139,8 +144,8 @@ class Notifier:
             self._address = "\0" + self._address[1:]  # of the abstract namespace
         usec = environ.get(_WATCHDOG, "")
         is_ours = environ.get(_WATCHDOG_PID, "") in ("", str(os.getpid()))
-        #: How often the watchdog expects a sign of life, in seconds; None: there is no watchdog.
-        self.every_s = int(usec) / 2_000_000 if usec.isdecimal() and is_ours else None
+        #: Seconds between two signs of life, half of what the watchdog allows; None: no watchdog.
+        self.sign_every_s = int(usec) / 2_000_000 if usec.isdecimal() and is_ours else None
 
     def ready(self, status: str) -> None:
         """Tell that the service is ready."""
@@ -166,7 +171,7 @@ class Notifier:
             out.sendto("\n".join(lines).encode(), self._address)
 
 
-#: The name of the lock file, in the state directory; its text is the number of the process.
+#: The name of the lock file, in the state directory; its text is the process id.
 LOCK = "ductile.lock"
 
 _SERVICE = "the service"
@@ -208,10 +213,10 @@ class ServiceLock:
             ServiceRuns: another service has it.
         """
         lock = self._open()
-        if not lock.try_beside_lookers():
-            there = pid_in(self.path)
+        if not lock.try_acquire_past_checks():
+            holder_pid = pid_in(self.path)
             lock.close()
-            who = f"process {there}" if there else "another process"
+            who = f"process {holder_pid}" if holder_pid else "another process"
             raise ServiceRuns(f"a service runs already: {who} has {self.path}")
         self._lock = lock
         self._write_pid()
@@ -260,9 +265,9 @@ class ServiceLock:
 
 
 def running_pid(state_dir: Path) -> int:
-    """Return the number of the process that holds the lock of a state directory.
+    """Return the id of the process that holds the lock of a state directory.
 
-    The kernel knows the process; where the system does not tell it, the lock file does, for people.
+    The id is the kernel's; on systems that do not list locks, the one written in the lock file.
 
     Raises:
         NoService: none does.
@@ -271,7 +276,7 @@ def running_pid(state_dir: Path) -> int:
     path = state_dir / LOCK
     if not _is_held(path):
         raise NoService(f"no service runs: no process holds {path}")
-    pid = holding_process(str(path)) if is_known() else pid_in(path)
+    pid = holding_process(str(path)) if kernel_lists_locks() else pid_in(path)
     if pid is not None:
         return pid
     if not _is_held(path):  # it has ended since
@@ -279,7 +284,7 @@ def running_pid(state_dir: Path) -> int:
     raise unseen(str(path), _SERVICE)
 
 
-def tell(state_dir: Path, number: int) -> None:
+def send_signal(state_dir: Path, number: int) -> None:
     """Send a signal to the process that holds the lock of a state directory.
 
     Raises:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The states of jobs that are not over.
 _LIVE = (states.QUEUED, states.RUNNING)
-#: The same as `Jobs.counts` has them: what those that are queued wait for, and what runs.
+#: The keys of `Jobs.counts` for live jobs: the three gates of queued jobs, and running.
 _COUNTED_LIVE = (states.OPEN, states.TIME, states.KEY, states.RUNNING)
 
 #: How many of the last attempts are returned.
@@ -43,7 +43,7 @@ def status_of(bus: LocalBus) -> dict[str, Any]:
     reload was refused, or None.
     """
     engine = engine_of(bus)
-    queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
+    queues = [_queue_record(bus, info.name) for info in queues_of_plugins(bus)]
     breakers = _breakers(bus)
     inits = Inits(engine).all()
     activation = Activations(engine).last()
@@ -67,18 +67,18 @@ def status_of(bus: LocalBus) -> dict[str, Any]:
         "left_out": activation.left_out,
         "refused": activation.refused,
         "starving_schedules": [schedule.record() for schedule in starving_schedules(bus)],
-        "breakers": [_breaker(breaker) for breaker in breakers],
+        "breakers": [_breaker_record(breaker) for breaker in breakers],
         "plugins_circuit_open": _open_circuits(breakers),
         "states": [
             {"plugin": plugin, "keys": sorted(state), "updated_at": at}
             for plugin, state, at in Facts(engine).states()
         ],
-        "last_runs": [_run(run) for run in JobLog(engine).newest(LAST_RUNS)],
+        "last_runs": [_run_record(run) for run in JobLog(engine).newest(LAST_RUNS)],
     }
 
 
 def health_of(bus: LocalBus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
-    """Return the health of a service that runs, as its listeners tell it to everybody here.
+    """Return the health of a service that runs, as its HTTP listeners answer it without a token.
 
     It costs a few index walks, where `status_of` asks for statistics of each queue.
     """
@@ -101,7 +101,7 @@ def plugin_of(bus: LocalBus, name: str) -> dict[str, Any]:
     facts = Facts(engine)
     init = Inits(engine).all().get(name)
     try:
-        jobs = _queue(bus, PREFIX + name)
+        jobs = _queue_record(bus, PREFIX + name)
     except QueueNotFound:  # the service has not begun with it yet
         jobs = {}
     return {
@@ -112,8 +112,10 @@ def plugin_of(bus: LocalBus, name: str) -> dict[str, Any]:
             {"id": fact.id, "seq": fact.seq, "type": fact.fact_type, "at": fact.created_at}
             for fact in facts.newest(name, LAST_RUNS)
         ],
-        "breakers": [_breaker(breaker) for breaker in _breakers(bus) if breaker.plugin == name],
-        "last_runs": [_run(run) for run in JobLog(engine).newest(LAST_RUNS, plugin=name)],
+        "breakers": [
+            _breaker_record(breaker) for breaker in _breakers(bus) if breaker.plugin == name
+        ],
+        "last_runs": [_run_record(run) for run in JobLog(engine).newest(LAST_RUNS, plugin=name)],
     }
 
 
@@ -123,14 +125,14 @@ def breaker_history(bus: LocalBus, plugin: str) -> dict[str, Any]:
     return {
         "plugin": plugin,
         "breakers": [
-            _breaker(breaker) for breaker in breakers.states() if breaker.plugin == plugin
+            _breaker_record(breaker) for breaker in breakers.states() if breaker.plugin == plugin
         ],
         "history": [asdict(change) for change in breakers.history(plugin)],
     }
 
 
 def reset_breakers(bus: LocalBus, plugin: str, *, dry_run: bool = False) -> int:
-    """Close the breakers of a plugin by hand; return how many were not closed."""
+    """Close the breakers of a plugin by hand; return how many were open or half-open."""
     breakers = Breakers.of(bus)
     if not dry_run:
         return breakers.reset(plugin)
@@ -151,7 +153,7 @@ def live_jobs(bus: LocalBus, limit: int) -> list[dict[str, object]]:
 
 
 def logged(bus: LocalBus, limit: int, plugin: str | None = None) -> list[dict[str, Any]]:
-    """Return the attempts that ended last, the first of them first, with what they printed."""
+    """Return the newest attempts, oldest first, with what they printed."""
     entries = JobLog(engine_of(bus)).newest(limit, plugin=plugin)
     return [asdict(entry) for entry in reversed(entries)]
 
@@ -165,7 +167,7 @@ def _open_circuits(breakers: list[Breaker]) -> int:
     return len({breaker.plugin for breaker in breakers if breaker.state != CLOSED})
 
 
-def _breaker(breaker: Breaker) -> dict[str, Any]:
+def _breaker_record(breaker: Breaker) -> dict[str, Any]:
     return {
         "plugin": breaker.plugin,
         "command": breaker.command,
@@ -175,7 +177,7 @@ def _breaker(breaker: Breaker) -> dict[str, Any]:
     }
 
 
-def _run(run: LogEntry) -> dict[str, Any]:
+def _run_record(run: LogEntry) -> dict[str, Any]:
     return {
         "job_id": run.id.rpartition("-")[0],
         "plugin": run.plugin,
@@ -187,7 +189,7 @@ def _run(run: LogEntry) -> dict[str, Any]:
     }
 
 
-def _queue(bus: LocalBus, name: str) -> dict[str, Any]:
+def _queue_record(bus: LocalBus, name: str) -> dict[str, Any]:
     stats = QueueStats.of(Queue.open(bus, name))
     wait_ms = stats.oldest_wait_ms
     return {
@@ -198,7 +200,7 @@ def _queue(bus: LocalBus, name: str) -> dict[str, Any]:
         "parallelism": stats.info.policy.max_running,
         "oldest_wait_s": None if wait_ms is None else wait_ms / 1000,
         "median_wait_s": None if stats.wait.p50_ms is None else stats.wait.p50_ms / 1000,
-        "jobs_a_day": stats.ended,
+        "jobs_a_day": stats.ended,  # the attempts in the usual window, a day
     }
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: How many bytes of a blob are held in memory while it streams.
 CHUNK_BYTES = 1024 * 1024
 
-#: How many blobs are remembered to be on the disk: to sync a folder again takes a while.
+#: How many blobs are known to be on the disk: to sync a folder again takes a while.
 _REMEMBERED = 1000
 
 _REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
@@ -41,8 +41,8 @@ class BlobStore:
 
     Args:
         directory: where they are, in a bus directory; made with the first of them. A path, or the
-            folder itself of a bus that is open, which gives its descriptor back when it is closed.
-        may_write: raises where nothing may be written there.
+            open folder of an open bus; the bus closes that folder's descriptor when it closes.
+        may_write: called before a write; raises if nothing may be written there.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class BlobStore:
     ) -> None:
         self._folder = inner_folder(directory) if isinstance(directory, str) else directory
         self._may_write = may_write
-        # The inodes of blobs whose names are on the disk, as far as this process knows.
+        # The inodes of blobs whose names this process has synced.
         self._synced: dict[str, int] = {}
 
     def put(self, content: bytes | BinaryIO) -> str:
@@ -67,7 +67,7 @@ class BlobStore:
     def put_all(self, contents: Iterable[bytes | BinaryIO]) -> list[str]:
         """Store several contents as `put` does, and return their names: all of them or none.
 
-        The disk is waited for once for each that is new, and once for all their names.
+        The disk is waited for once for each new blob, and once for all the names.
 
         Raises:
             As for `put`.
@@ -88,7 +88,10 @@ class BlobStore:
     def _write_if_new(
         self, content: bytes | BinaryIO, new: dict[str, str], stack: ExitStack
     ) -> str:
-        """Return the name of a content, which is in `new` or stored already."""
+        """Write a content to a temporary file unless its blob is stored; return the blob's name.
+
+        `new` gets the file of a new blob. `stack` removes the file unless it is renamed.
+        """
         if isinstance(content, bytes):
             ref = _name(_sha256(content))
             if ref in new or self._is_stored(ref, len(content)):
@@ -128,7 +131,7 @@ class BlobStore:
         return data
 
     def read_up_to(self, ref: str, max_bytes: int) -> bytes | None:
-        """Return a blob's bytes as `read` does, or None when there are more than so many."""
+        """Return a blob's bytes as `read` does, or None when there are more than `max_bytes`."""
         try:
             with self._folder.read(_checked(ref)) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -138,7 +141,7 @@ class BlobStore:
         except OSError as error:  # a directory of that name, a broken disk
             raise _unreadable(ref, error) from error
         if _name(_sha256(data)) != ref:
-            raise BlobAltered(_altered(ref))
+            raise _altered(ref)
         return data
 
     def copy(self, ref: str, out: BinaryIO) -> int:
@@ -187,7 +190,7 @@ class BlobStore:
                 digest.update(piece)
                 yield piece
         if _name(digest) != ref:
-            raise BlobAltered(_altered(ref))
+            raise _altered(ref)
 
     def __contains__(self, ref: str) -> bool:
         """Whether a blob of this name exists; its bytes are not checked."""
@@ -228,7 +231,7 @@ class BlobStore:
         return (name for name in self._folder.names() if self._used_at(name) <= before)
 
     def _used_at(self, name: str) -> float:
-        """Return when a file was last put or read; infinity if it was just renamed."""
+        """Return when a file was last put or read; infinity if it is gone."""
         status = self._folder.look(name)
         return math.inf if status is None else max(status.st_mtime, status.st_atime)
 
@@ -258,7 +261,7 @@ class BlobStore:
         return True
 
     def _sync_names(self, refs: list[str]) -> None:
-        """Wait until blobs are on the disk by name: the process that stored a blob may not have."""
+        """Sync the names of blobs: the process that stored a blob may have died before it did."""
         statuses = {ref: self._folder.look(ref) for ref in refs}
         inodes = {ref: status.st_ino for ref, status in statuses.items() if status is not None}
         if inodes.items() <= self._synced.items():
@@ -309,12 +312,12 @@ def _name(digest: hashlib._Hash) -> str:
     return f"sha256-{digest.hexdigest()}"
 
 
-def _altered(ref: str) -> str:
-    return f"blob {ref} is altered: its bytes do not give its name"
+def _altered(ref: str) -> BlobAltered:
+    return BlobAltered(f"blob {ref} is altered: its bytes do not give its name")
 
 
 def _unwritable(directory: str, error: OSError) -> BusUnusable:
-    if isinstance(error, BusUnusable):  # it says itself what stands where
+    if isinstance(error, BusUnusable):  # its text is for people already
         return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(directory)

@@ -58,7 +58,7 @@ class Lease:
 
 @with_checked_arguments
 class Leases(Table):
-    """The leases of a bus: the table `task_claims`. At any time a lease has one holder.
+    """The leases of a bus: the table `task_claims` (the name is older). A lease has one holder.
 
     An ended lease can't be extended, even when no other holder has taken it since: the holder
     can't know what happened meanwhile, so it has to acquire it again, with a new token.
@@ -83,7 +83,7 @@ class Leases(Table):
         """
         check_lease_name(name)
         check_agent(holder, "holder")
-        duration_ms = duration_of(lease_s)
+        duration_ms = duration_ms_of(lease_s)
         deadline = monotonic() + wait_s
         pause_s = _FIRST_PAUSE_S
         while True:
@@ -104,7 +104,8 @@ class Leases(Table):
             self._engine.rows(SQL["end_expired_lease"], (name, now_ms))
             grant = (name, holder, now_ms, now_ms + duration_ms)
             granted = self._engine.rows(SQL["grant_lease"], grant)
-            if not granted:  # perhaps by a clock that was ahead, until a date that is far
+            if not granted:
+                # The holder's grant may be from a clock that was ahead, with a far end.
                 self._engine.rows(SQL["bring_lease_nearer"], (now_ms, name))
             return self.get(name) if granted else None
 
@@ -114,7 +115,7 @@ class Leases(Table):
         Raises:
             LeaseLost: it has ended, was released, or is another holder's; nothing was changed.
         """
-        duration_ms = duration_of(lease_s)
+        duration_ms = duration_ms_of(lease_s)
         until_ms = self._change("renew_lease", lease, duration_ms) + duration_ms
         return Lease(lease.name, lease.holder, lease.token, lease.acquired_at_ms, until_ms)
 
@@ -127,7 +128,7 @@ class Leases(Table):
         self._change("release_lease", lease)
 
     def check(self, lease: Lease) -> None:
-        """Check that a lease is still held; inside a transaction this fences its writes.
+        """Check that a lease is still held; in a transaction, so that only its holder writes.
 
         Raises:
             LeaseLost: it is not.
@@ -155,14 +156,14 @@ class Leases(Table):
         return [Lease(*row) for row in rows]
 
     def newest_ms(self) -> int:
-        """Return when the newest of the leases was acquired, in epoch milliseconds; 0: none is."""
+        """Return when the newest of the leases was acquired, in epoch milliseconds; 0: no lease."""
         newest_ms: int | None = self._engine.value(SQL["newest_lease_time"])
         return newest_ms or 0
 
     def follow_clock_back(self, now_ms: int) -> None:
-        """Have what was acquired by a clock that was ahead be acquired now; safe to repeat.
+        """Move leases that were acquired in the future to now, each with its length.
 
-        A holder that is there renews its lease in time, by the right clock.
+        Safe to repeat. A live holder renews its lease in time, by the right clock.
         """
         self._engine.rows(SQL["bring_leases_nearer"], (now_ms,))
 
@@ -170,11 +171,11 @@ class Leases(Table):
         """Delete the leases that have ended and were not released, with names in a range."""
         self._engine.rows(SQL["forget_ended_leases"], (first, last, self._engine.now_ms()))
 
-    def _change(self, statement: str, lease: Lease, *durations_ms: int) -> int:
-        """Change a lease that is held, and return the time from which the durations count."""
+    def _change(self, statement: str, lease: Lease, duration_ms: int | None = None) -> int:
+        """Run a statement on a held lease; return the time at which it ran."""
         with self._engine.write():
-            now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten them
-            ends = [now_ms + duration_ms for duration_ms in durations_ms]
+            now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten the lease
+            ends = () if duration_ms is None else (now_ms + duration_ms,)
             key = (lease.name, lease.holder, lease.token, now_ms)
             if not self._engine.rows(SQL[statement], (*ends, *key)):
                 raise self._lost(lease)
@@ -194,7 +195,7 @@ class Leases(Table):
         )
 
 
-def duration_of(lease_s: float) -> int:
+def duration_ms_of(lease_s: float) -> int:
     """Return the length of a lease in milliseconds.
 
     Raises:

@@ -47,7 +47,7 @@ COLLECT_AFTER_S = 86_400.0
 _COLLECT_BATCH = 100
 
 
-def _is_reply_or_acted_upon(draft: Draft) -> bool:
+def _may_need_warning(draft: Draft) -> bool:
     return draft.in_reply_to is not None or not_acted_upon(draft.type) is not None
 
 
@@ -64,7 +64,7 @@ class LocalBus:
 
     def __init__(self, database: Database) -> None:
         self._engine: Engine = database
-        self._file = database
+        self._file = database  # for what only SQLite has, such as settings
         self.layout: Layout = database.layout
         self.blobs = BlobStore(self.layout.blob_folder, may_write=database.require_writable)
         self._doorbell = Doorbell(self.layout.doorbell)
@@ -188,8 +188,8 @@ class LocalBus:
         """Store one message. When this returns, it is committed, and waiters are woken.
 
         Repeating it with the same `id` and content stores nothing and returns the first seq.
-        Blocks while other writers have the bus, for 30 s, or a few more where one of them does
-        not know the write lock.
+        Waits up to 30 s for other writers, and some seconds more for a program that doesn't use
+        the write lock.
 
         Args:
             type, payload, from_agent, to_agent, id, in_reply_to, correlation_id, priority,
@@ -203,8 +203,8 @@ class LocalBus:
             IdConflict: the id is taken by a message with other content.
             UnknownParent: `in_reply_to` is not in the log.
             BlobMissing: `payload_ref` is not in the blob store.
-            UnknownRecipient: the bus has never seen `to_agent`, and `strict`, or the name means
-                several: a word for everyone, or a list. `Draft.to_each` takes several names.
+            UnknownRecipient: `to_agent` means several agents, a word for everyone or a list
+                (`Draft.to_each` takes several names); or, with `strict`, the bus has never seen it.
             LimitReached: a queue or an inbox that it goes to is full; nothing was stored.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
@@ -246,7 +246,7 @@ class LocalBus:
 
         Args:
             drafts: the messages.
-            strict, wait_s: as for `publish`. More than a limit allows never finds room.
+            strict, wait_s: as for `publish`. With more drafts than a limit allows, no wait helps.
 
         Returns:
             A receipt for each draft, in order.
@@ -261,18 +261,20 @@ class LocalBus:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to the caller of publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
-        parents = self._warn(drafts) if any(map(_is_reply_or_acted_upon, drafts)) else {}
+        parents = (
+            self._parents_after_warnings(drafts) if any(map(_may_need_warning, drafts)) else {}
+        )
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts, parents=parents)
         from .waiting_limits import publish_when_there_is_room
 
         return publish_when_there_is_room(lambda: self.log.append(drafts, parents=parents), wait_s)
 
-    def _warn(self, drafts: list[Draft]) -> Parents:
+    def _parents_after_warnings(self, drafts: list[Draft]) -> Parents:
         """Warn of types that nothing acts upon when they are published, and of second answers.
 
         Returns:
-            What the drafts reply to, as `Log.parents` does.
+            The messages that the drafts reply to, in the form of `Log.parents`.
         """
         for words in {w for d in drafts if (w := not_acted_upon(d.type)) is not None}:
             warnings.warn(NotActedUponWarning(words), stacklevel=5)
@@ -347,8 +349,8 @@ class LocalBus:
         """Find the messages whose payloads have all these words, the best matches first.
 
         The first search after many messages indexes them, which takes some 20 s for a million;
-        later searches index only new messages. Publishers don't wait for it. Of more than 1,000
-        messages that have all the words, the newest 1,000 are rated first.
+        later searches index only new messages. Publishers don't wait for it. More than 1,000
+        matches come in batches of 1,000, the newest batch first, and the best first in each.
 
         Args:
             words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.

@@ -21,7 +21,8 @@ from .json_edits import SPACE, JsonChild, Node, skip
 from .record import ENTRY
 from .text_edits import end_of_statement, header, refuse_deep_keys
 
-#: The passages that are left out have at least so many characters: reading less takes no time.
+#: The length of the shortest passage that is left out, in characters: parsing a shorter one takes
+#: no time.
 _SHORTEST = 4_000
 
 
@@ -80,12 +81,12 @@ _JSON_MARKER = r'(?:"{0}\d+": )?\["{0}(\d+)"\s*\]'
 
 
 @lru_cache(maxsize=4)
-def abridged_json(text: str, ways: frozenset[json_edits.Path]) -> Abridged:
+def abridged_json(text: str, paths: frozenset[json_edits.Path]) -> Abridged:
     """Return JSON without long values beside our entries.
 
     Args:
         text: the text; one that is not valid is left as it is, for the edits to find fault with.
-        ways: the paths to the objects and arrays that our entries are in.
+        paths: the paths to the objects and arrays that our entries are in.
     """
     if len(text) < _SHORTEST:
         return Abridged(text)
@@ -93,13 +94,13 @@ def abridged_json(text: str, ways: frozenset[json_edits.Path]) -> Abridged:
         root = json_edits.parse(text)
     except InvalidInput:
         return Abridged(text)
-    return _without(text, _cuts_of_json(text, root, ways), _JSON_MARKER)
+    return _without(text, _cuts_of_json(text, root, paths), _JSON_MARKER)
 
 
-def _cuts_of_json(text: str, node: Node, ways: frozenset[json_edits.Path]) -> Iterator[_Cut]:
+def _cuts_of_json(text: str, node: Node, paths: frozenset[json_edits.Path]) -> Iterator[_Cut]:
     """Yield the children of a node that are not ours, neighbours together."""
-    children = _children(text, node, _plain(ways))
-    for onward, neighbours in groupby(children, lambda child: _ways_into(text, child, ways)):
+    children = _children(text, node, _scalar_run(paths))
+    for onward, neighbours in groupby(children, lambda child: _paths_into(text, child, paths)):
         if onward is None:
             first, *rest = neighbours
             start, end = first.start, rest[-1].end if rest else first.end
@@ -109,28 +110,29 @@ def _cuts_of_json(text: str, node: Node, ways: frozenset[json_edits.Path]) -> It
                 yield from _cuts_of_json(text, child.node, onward)
 
 
-def _ways_into(
-    text: str, child: JsonChild, ways: frozenset[json_edits.Path]
+def _paths_into(
+    text: str, child: JsonChild, paths: frozenset[json_edits.Path]
 ) -> frozenset[json_edits.Path] | None:
-    """Return the ways that lead on in a child, none where it may be ours itself; None: not ours."""
-    onward = frozenset(way[1:] for way in ways if way[:1] == (child.key,))
-    return onward if onward or (() in ways and _may_be_ours(text, child)) else None
+    """Return the rests of the paths into a child; none if it may be ours itself, None if not."""
+    onward = frozenset(path[1:] for path in paths if path[:1] == (child.key,))
+    is_container = () in paths  # a path ends here: our entries are in this node
+    return onward if onward or (is_container and _may_be_ours(text, child)) else None
 
 
 @lru_cache
-def _plain(ways: frozenset[json_edits.Path]) -> re.Pattern[str]:
-    """Return the pattern of neighbours that hold no values, and are not on a way."""
-    ours = "|".join(re.escape(json.dumps(way[0], ensure_ascii=False)) for way in ways if way)
+def _scalar_run(paths: frozenset[json_edits.Path]) -> re.Pattern[str]:
+    """Return the pattern of a run of scalar children that are on no path to our entries."""
+    ours = "|".join(re.escape(json.dumps(path[0], ensure_ascii=False)) for path in paths if path)
     key = rf'(?!"{ENTRY}{f"|{ours}" if ours else ""})"[^"\\]*+"{SPACE}:{SPACE}'
     child = rf'(?:{key})?+(?:"(?:[^"\\]++|\\.)*+"(?!{SPACE}:)|[\w.+-]++)'
     return re.compile(rf"{child}(?:{SPACE},{SPACE}{child})*+")
 
 
-def _children(text: str, node: Node, plain: re.Pattern[str]) -> Iterator[JsonChild]:
+def _children(text: str, node: Node, scalar_run: re.Pattern[str]) -> Iterator[JsonChild]:
     """Yield the children of a node; neighbours that a pattern passes over are one."""
     at = skip(text, node.start + 1)
     while node.read_child is not None and at < node.end - 1:
-        run = plain.match(text, at)
+        run = scalar_run.match(text, at)
         child = JsonChild(at, Node(at, run.end(), None)) if run else node.read_child(at)
         yield child
         at = skip(text, child.end)
@@ -142,7 +144,7 @@ def _may_be_ours(text: str, child: JsonChild) -> bool:
     if child.key is not None:
         return child.key.startswith(ENTRY)
     item = text[child.start : child.end]
-    return " hook " in item or "\\u" in item  # which may stand for a letter of it
+    return " hook " in item or "\\u" in item  # an escape may spell a letter of " hook "
 
 
 def _json_marker(passage: str, container: Node) -> str:
@@ -154,7 +156,7 @@ def _json_marker(passage: str, container: Node) -> str:
 
 
 def _line_ends(passage: str) -> str:
-    """Return the kinds of line ends in a passage, the last one at the end."""
+    """Return line ends for a marker: CRLF if the passage has any, and the last one that it has."""
     last = passage.rfind("\n")
     is_mixed = "\r\n" in passage and passage[last - 1] != "\r"
     return "\r\n\n" if is_mixed else "\r\n" if "\r\n" in passage else "\n" * (last >= 0)
@@ -164,8 +166,9 @@ def _line_ends(passage: str) -> str:
 #
 # The parser takes seconds for a megabyte, so statements beside our table are passed over by
 # patterns. They match the usual forms of TOML, and nothing that is not valid: a statement of
-# another form stays in the text, for the parser to judge. A name that is there twice is found where
-# the parser reads both. `++`, `*+` and `?+` give nothing back, so a text is passed over once.
+# another form stays in the text, for the parser to judge. A name that is given twice is an error
+# only where the parser reads both places. `++`, `*+` and `?+` give nothing back, so that a text is
+# passed over once.
 
 #: A marker: a comment in place of lines, or an empty table in place of tables.
 _TOML_MARKER = r"(?:\#|\[){0}(\d+)\]?(?:\r\n\#)?"
@@ -280,19 +283,23 @@ def _cuts_of_toml(text: str, table: str) -> Iterator[_Cut]:
         if run is None and not is_ours:
             run, marker = lines.match(text, at), "#{0}"
         if run is None:
-            is_ours = _is_ours(text, at, table, otherwise=is_ours)
+            is_ours = _is_ours(text, at, table, previous=is_ours)
             at = end_of_statement(text, at)
             continue
-        # Lines without words behind it are looked at: one comes with our table.
+        # The blank lines after a run stay in the text: setup may have put one before our table.
         end = run.start() + len(run[0].rstrip(" \t\r\n"))
         if end > run.start():
-            more = "\r\n#" if "\r\n" in text[run.start() : end] else ""
-            yield _Cut(run.start(), end, marker + more)
+            # The marker keeps a CRLF, by which an edit chooses its line ends.
+            line_end = "\r\n#" if "\r\n" in text[run.start() : end] else ""
+            yield _Cut(run.start(), end, marker + line_end)
         at, is_ours = run.end(), False
 
 
-def _is_ours(text: str, at: int, table: str, *, otherwise: bool) -> bool:
-    """Whether a statement is in a table that may be ours, by the header that it may be."""
+def _is_ours(text: str, at: int, table: str, *, previous: bool) -> bool:
+    """Whether a statement is in a table that may be ours.
+
+    A header decides, one that can't be read too; another statement is in the table of the previous.
+    """
     if not _BRACKET.match(text, at):
-        return otherwise
+        return previous
     return header(text, at)[:1] in ((), (table,))

@@ -21,7 +21,7 @@ from ..schema.bounded_read import read_at_most
 from ..schema.descriptors import write_all
 from ..schema.directory.file_lock import FileLock, is_locked
 from ..schema.directory.layout import BUS_DIR_VARIABLE
-from ..schema.directory.lock_holders import holders, is_known, signal_holder
+from ..schema.directory.lock_holders import holders, kernel_lists_locks, signal_holder
 from ..schema.errors import AckbusError, NotFound, Refused, TimedOut
 from ..schema.message.times import format_ts
 from ..schema.process_table import boot_id
@@ -82,7 +82,7 @@ class CrewLock:
             CrewRuns: another process has it.
         """
         lock = FileLock(self._bus.layout.files.path_of(LOCK))
-        if not lock.try_beside_lookers():
+        if not lock.try_acquire_past_checks():
             lock.close()
             who = running_pid(self._bus)
             whose = f": process {who}" if who else ""
@@ -144,7 +144,7 @@ def running_pid(bus: LocalBus) -> int | None:
     """
     if not is_running(bus):
         return None
-    if is_known():
+    if kernel_lists_locks():
         return next(
             (holder.pid for holder in holders(bus.layout.files.path_of(LOCK)) if holder.pid), None
         )

@@ -1,4 +1,7 @@
-"""The proofs: messages, inboxes, files, export and resources, one after the other."""
+"""The proofs: messages, inboxes, files, export and resources, one after the other.
+
+A life is one run of an agent's process.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,6 @@ from .history import ANSWER, ASK, PUBLISHER, READER
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
     from ..bus.local_bus import LocalBus
     from ..schema.message.message import Message
@@ -40,6 +42,20 @@ if TYPE_CHECKING:
     from .run import Measurements
 
 # Proof: every published message is in the log once, unaltered, and in order.
+
+
+class SentMessage(NamedTuple):
+    """A message as a publish in a history has it; `size` is the length of its text."""
+
+    id: str
+    type: str
+    to_agent: str | None
+    size: int
+    in_reply_to: str | None
+
+
+def _sent_by(act: RecordedAct) -> list[SentMessage]:
+    return [SentMessage(*values) for values in act.what["messages"]]
 
 
 def prove_publishing(evidence: RunEvidence) -> Verdict:
@@ -56,36 +72,35 @@ def prove_publishing(evidence: RunEvidence) -> Verdict:
         verdict.fail(f"message {id} is in the log more than once")
     for act in evidence.acts("publish"):
         _check(act, evidence, verdict)
-        unexplained.difference_update(line[0] for line in act.what["messages"])
+        unexplained.difference_update(sent.id for sent in _sent_by(act))
     for id in sorted(unexplained):
         verdict.fail(f"message {id} is in the log, but was never published")
     return verdict
 
 
 def _check(act: RecordedAct, evidence: RunEvidence, verdict: Verdict) -> None:
-    lines = act.what["messages"]
-    entries = [evidence.log.by_id.get(line[0]) for line in lines]
+    messages = _sent_by(act)
+    entries = [evidence.log.by_id.get(sent.id) for sent in messages]
     who = f"life {act.life} of {act.agent}"
-    for number, (line, entry) in enumerate(zip(lines, entries, strict=True)):
+    for number, (sent, entry) in enumerate(zip(messages, entries, strict=True)):
         verdict.checked += 1
-        if entry is not None and not _is_as_sent(entry, act.agent, line):
-            verdict.fail(f"message {line[0]} is in the log as {entry}, and was sent as {line}")
+        if entry is not None and not _is_as_sent(entry, act.agent, sent):
+            verdict.fail(f"message {sent.id} is in the log as {entry}, and was sent as {sent}")
         if act.result is None:
             continue
         seq = act.result["seqs"][number]
         if entry is None:
-            verdict.fail(f"{who} was told that {line[0]} is message {seq}, and it is not there")
+            verdict.fail(f"{who} was told that {sent.id} is message {seq}, and it is not there")
         elif entry.seq != seq:
-            verdict.fail(f"{who} was told that {line[0]} is message {seq}, and it is {entry.seq}")
+            verdict.fail(f"{who} was told that {sent.id} is message {seq}, and it is {entry.seq}")
     stored = sum(entry is not None for entry in entries)
-    if act.result is None and stored not in (0, len(lines)):
-        verdict.fail(f"{who} was cut off in a batch, and {stored} of {len(lines)} were stored")
+    if act.result is None and stored not in (0, len(messages)):
+        verdict.fail(f"{who} was cut off in a batch, and {stored} of {len(messages)} were stored")
 
 
-def _is_as_sent(entry: LoggedMessage, agent: str, line: list[Any]) -> bool:
-    id, type, to, size, parent = line
+def _is_as_sent(entry: LoggedMessage, agent: str, sent: SentMessage) -> bool:
     stored = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
-    return stored == (id, type, to, size, parent) and entry.from_agent == agent
+    return stored == sent and entry.from_agent == agent
 
 
 def prove_order(evidence: RunEvidence) -> Verdict:
@@ -108,11 +123,14 @@ def prove_order(evidence: RunEvidence) -> Verdict:
 
 
 def numbered_publishes(evidence: RunEvidence) -> list[NumberedAct]:
-    """Return the publishes that stored something: repeats of an earlier life's are left out."""
+    """Return the publishes that stored something.
+
+    A publish that repeats one whose outcome an earlier life never learned is left out.
+    """
     uncertain_ids: set[str] = set()
     publishes = []
     for act in evidence.acts("publish"):
-        ids = [line[0] for line in act.what["messages"]]
+        ids = [sent.id for sent in _sent_by(act)]
         if act.result is not None and act.ended_ns is not None and ids[0] not in uncertain_ids:
             seqs = act.result["seqs"]
             who = f"life {act.life} of {act.agent}"
@@ -138,30 +156,31 @@ class ExpectedMail:
     seqs: list[int]
     archived: frozenset[int]
 
-    def missing(self, cursor: int, seqs: list[int], limit: int) -> int:
-        """Return the first message that a poll should have brought and did not; 0 for none.
+    def missing(self, cursor: int, polled: list[int], limit: int) -> int | None:
+        """Return the first message that a poll should have brought and did not, or None.
 
         Args:
             cursor: the agent's cursor.
-            seqs: the result of the poll.
+            polled: the seqs that the poll brought.
             limit: the limit of the poll.
         """
         optional = frozenset() if cursor else self.archived
-        brought = iter(seqs)
+        brought = iter(polled)
         next_brought = next(brought, None)
         for index in range(bisect_right(self.seqs, cursor), len(self.seqs)):
             seq = self.seqs[index]
             if seq == next_brought:
                 next_brought = next(brought, None)
             elif seq not in optional:
-                return seq if next_brought is not None or len(seqs) < limit else 0
-        return 0
+                # Mail after the last polled is missing only if the poll had room for it.
+                return seq if next_brought is not None or len(polled) < limit else None
+        return None
 
-    def has(self, cursor: int, seqs: list[int]) -> bool:
+    def has(self, cursor: int, polled: list[int]) -> bool:
         """Whether all that a poll brought is mail after the cursor, in order."""
-        span = self.seqs[bisect_right(self.seqs, cursor) : bisect_right(self.seqs, _last(seqs))]
+        span = self.seqs[bisect_right(self.seqs, cursor) : bisect_right(self.seqs, _last(polled))]
         rest = iter(span)
-        return all(seq in rest for seq in seqs)
+        return all(seq in rest for seq in polled)
 
 
 def prove_inboxes(evidence: RunEvidence) -> Verdict:
@@ -197,7 +216,7 @@ def _follow(
     evidence: RunEvidence,
     verdict: Verdict,
 ) -> None:
-    cursors = {0}  # where the cursor may be: after an acknowledgement that was cut off, in two
+    cursors = {0}  # the possible cursors: two after an acknowledgement that was cut off
     for act in acts:
         if act.kind == "poll" and act.result is not None:
             cursors = _after_poll(act, mail, cursors, highest, verdict)
@@ -225,17 +244,15 @@ def _after_poll(
     seqs, limit = act.result["seqs"], act.what["limit"]
     visible = max(_last(seqs), highest.at(act.began_ns))
     missing = {cursor: mail.missing(cursor, seqs, limit) for cursor in cursors}
-    possible = {
-        cursor
-        for cursor in cursors
-        if not 0 < missing[cursor] <= visible and mail.has(cursor, seqs)
-    }
+    lacking = {cursor: seq for cursor, seq in missing.items() if seq is not None and seq <= visible}
+    possible = {cursor for cursor in cursors - lacking.keys() if mail.has(cursor, seqs)}
     verdict.checked += 1
     if not possible:
-        lacking = min(missing.values())
+        first = min(seq or 0 for seq in missing.values())
+        without = f" without {first}" if first else ""
         verdict.fail(
             f"{_life_of(act)} had acknowledged {_alternatives(cursors)},"
-            f" and was given {_shortened(seqs)}" + (f" without {lacking}" if lacking else "")
+            f" and was given {_shortened(seqs)}{without}"
         )
     return possible or cursors
 
@@ -257,18 +274,18 @@ def _shortened(seqs: list[int]) -> str:
 
 
 def prove_answers(evidence: RunEvidence) -> Verdict:
-    """Check that an acknowledgement and its answer were stored together."""
+    """Check that each question has one answer: it is stored with the acknowledgement."""
     verdict = Verdict("answers", "every question has one answer, from the agent that was asked")
-    answers: dict[str, list[str]] = {}
+    senders_of_answers: dict[str, list[str]] = {}
     for entry in evidence.log.of_types(ANSWER):
-        answers.setdefault(entry.in_reply_to or "", []).append(entry.from_agent)
+        senders_of_answers.setdefault(entry.in_reply_to or "", []).append(entry.from_agent)
     for entry in evidence.log.of_types(ASK):
-        senders = answers.pop(entry.id, [])
+        senders = senders_of_answers.pop(entry.id, [])
         verdict.expect(
             senders == [entry.to_agent],
             f"question {entry.id} to {entry.to_agent} has {len(senders)} answers, not one",
         )
-    for id in answers:
+    for id in senders_of_answers:
         verdict.fail(f"there is an answer to {id}, which is no question")
     return verdict
 
@@ -347,9 +364,9 @@ def _first_difference(path: str, other: str) -> int | None:
 
 _MIB = 1024 * 1024
 
-#: How long the write-ahead log may become, in bytes. From 125 MiB on SQLite brings it into the file
-#: inside a commit, if all processes that should have done so earlier were killed; a suspended
-#: reader, or a disk that can't keep up, makes it longer.
+#: How long the write-ahead log may become, in bytes. A commit checkpoints a log of 125 MiB, if
+#: every process that should have done it earlier was killed; a suspended reader, or a disk that
+#: can't keep up, lets it grow beyond.
 MAX_WAL_BYTES = 256 * _MIB
 
 #: By how much a process may grow from the first to the last third of its life: resident memory in

@@ -15,7 +15,7 @@ from ..bus import tracing
 from ..schema.callbacks import refuse_unrun
 from ..schema.processes import start_thread
 from ..subscribers.jobs.claims import Outcome
-from .work import AttemptResult, do, result_of, result_of_error, unless_writing
+from .work import AttemptResult, checked_result, do, result_of, result_of_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class TaskExecutor:
         finally:
             self._awaiting -= 1
         # While other handlers run, an open transaction may be theirs.
-        return result if self._awaiting else unless_writing(self._engine, result)
+        return result if self._awaiting else checked_result(self._engine, result)
 
     async def _await(self, claim: Claim) -> AttemptResult:
         import asyncio

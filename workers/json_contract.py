@@ -217,7 +217,7 @@ class WorkerStates(Table):
 JSON_TIMEOUT_S = 120.0
 
 #: The meaning of an exit status without a response.
-_MEANINGS = {
+_MEANINGS_OF_CODES = {
     EX_TEMPFAIL: "asks for another attempt",
     EX_CONFIG: "forbids another attempt",
 }
@@ -262,8 +262,8 @@ class JsonCommand(ContractCommand):
         try:
             return self._result(message, parse_response(end.stdout), end)
         except InvalidInput as error:
-            if end.exit_code in _MEANINGS:  # that says it all
-                how = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
+            if end.exit_code in _MEANINGS_OF_CODES:  # the code needs no error of the parser
+                how = f"{how_it_exited(end)}, which {_MEANINGS_OF_CODES[end.exit_code]}"
                 return self._failure(end, with_stderr_line(how, end))
             if end.exit_code:
                 return self._failure(end, f"{how_it_exited(end)}; {error}")

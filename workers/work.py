@@ -1,4 +1,4 @@
-"""The work on a claim: attempts by functions, and the claim that is renewed meanwhile."""
+"""The work on a claim by a Python function, and the keeper that renews the claim meanwhile."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
             """End the work on a claim early, where that is possible."""
 
 
-def seconds_to_change(queue: Queue, most_s: float) -> float:
-    """Return the pause of a worker that found no job: until one is due, at most so many seconds."""
+def seconds_to_change(queue: Queue, max_s: float) -> float:
+    """Return the seconds until a job of a queue can be due, at most `max_s`."""
     at_ms = queue.next_change_ms()
     if at_ms is None:
-        return most_s
-    return min(most_s, max(0.001, (at_ms - queue.bus.now_ms()) / 1000))
+        return max_s
+    return min(max_s, max(0.001, (at_ms - queue.bus.now_ms()) / 1000))
 
 
 # The keeper of claims: a thread that extends their leases, and updates the heartbeat.
@@ -74,7 +74,7 @@ class ClaimKeeper:
     Args:
         queue: the queue that they are from.
         lease_s: for how long each renewal is.
-        heart: gets the current work as its task; None: no heart beats.
+        heart: its task shows the current work; None: no heartbeat.
         on_lost: called from the keeper's thread with a claim that could not be kept.
     """
 
@@ -99,7 +99,7 @@ class ClaimKeeper:
         self._held.pop(claim.token, None)
 
     def held(self) -> list[Claim]:
-        """Return the claims that are kept, the first first."""
+        """Return the claims that are kept, the oldest first."""
         return [kept_claim.claim for kept_claim in list(self._held.values())]
 
     def check(self) -> None:
@@ -145,7 +145,8 @@ class ClaimKeeper:
                     self._lose(claim, "its job was cancelled, or its lease ran out")
                 return
             self._queue.renew(claim, lease_s=self._lease_s)
-            kept_claim.due = self._next_due()  # in place: it may have been let go meanwhile
+            # A new entry in `_held` would bring back a claim that was let go meanwhile.
+            kept_claim.due = self._next_due()
         except ClaimLost as error:
             self._lose(claim, str(error))
         except AckbusError as error:  # the bus is busy; there is time for another try
@@ -185,8 +186,8 @@ class AttemptResult:
     Attributes:
         outcome: how it ended; None when it was broken off, and the job is to be handed back.
         payload: the payload of the answer; ABSENT for an answer without a payload.
-        headers: the headers of the answer about its attempt.
-        drafts: further messages, published if the job is over by this.
+        headers: the answer's headers that describe the attempt.
+        drafts: further messages, published if this attempt ends the job.
         state_updates: updates of the worker group's state.
         error: what a handler raised.
     """
@@ -228,16 +229,16 @@ class FunctionWork:
             if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
                 raise  # the worker has to end, or this is a child that the handler forked
             result = result_of_error(error)
-        return unless_writing(self._engine, result)
+        return checked_result(self._engine, result)
 
     def stop(self, claim: Claim, grace_s: float) -> None:
         """Do nothing: a thread that runs Python can't be ended."""
 
 
-def unless_writing(engine: Engine, result: AttemptResult) -> AttemptResult:
-    """Return a handler's result, unless it has left this thread's transaction open.
+def checked_result(engine: Engine, result: AttemptResult) -> AttemptResult:
+    """Return a handler's result; a failure if the handler left a transaction open.
 
-    Its lock would keep every writer out, and what is written next would be lost: it is undone.
+    The transaction is undone: its lock would keep every writer out, and later writes would be lost.
     """
     if not engine.writing:
         return result

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from ..bus import tracing
 from ..bus.doorbell import StopEvent, listen
-from ..bus.leases import DEFAULT_LEASE_S, duration_of
+from ..bus.leases import DEFAULT_LEASE_S, duration_ms_of
 from ..schema.arguments import with_checked_arguments
 from ..schema.callbacks import (
     FailureLog,
@@ -258,7 +258,7 @@ class Worker:
     ) -> None:
         if concurrency < 1:
             raise InvalidInput(f"concurrency must be at least 1, not {concurrency}")
-        duration_of(lease_s)
+        duration_ms_of(lease_s)
         self.bus = bus
         name = queue if isinstance(queue, str) else queue.name
         self.group = group or f"{name}-worker"

@@ -1,6 +1,6 @@
 """Cron expressions: five fields, as Debian's crontab has them.
 
-An expression of another form raises a ValueError that names it and the expected form.
+An expression of another form raises InvalidInput that names it and the expected form.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ class _CronField:
     Attributes:
         name: what it is called in errors.
         least, most: its smallest and its largest value.
-        may_be: its values in words.
+        values_text: its values in words.
         words: names that stand for its values, from `least` on.
     """
 
     name: str
     least: int
     most: int
-    may_be: str
+    values_text: str
     words: tuple[str, ...] = ()
 
 
-_FORMS = (
+_FIELDS = (
     _CronField("minute", 0, 59, "0 to 59"),
     _CronField("hour", 0, 23, "0 to 23"),
     _CronField("day-of-month", 1, 31, "1 to 31"),
@@ -77,8 +77,8 @@ class CronFields:
         weekdays: the days of the week, Sunday is 0.
         needs_both_days: whether the day of the month and the day of the week must both match;
             otherwise either is enough.
-        follows_real_time: whether times that the clock skips or repeats are skipped or repeated
-            too: the minutes or the hours begin with `*`.
+        follows_real_time: whether due times in the hour of a clock change are skipped or repeated
+            with it; true if the minutes or the hours begin with `*`.
     """
 
     text: str
@@ -95,15 +95,16 @@ def cron_fields(text: str) -> CronFields:
     """Return the fields of a cron expression.
 
     Raises:
-        InvalidInput: it is wrong, or of days that no month has; the error names the field and its
-            value.
+        InvalidInput: it is malformed, or its months have none of its days; the error names the
+            field and its value.
     """
     parts = text.split()
-    if len(parts) != len(_FORMS):
+    if len(parts) != len(_FIELDS):
         raise InvalidInput(_wrong_count(text, len(parts)))
     minutes, hours, days, months, weekdays = (
-        _values(text, form, part) for form, part in zip(_FORMS, parts, strict=True)
+        _values(text, form, part) for form, part in zip(_FIELDS, parts, strict=True)
     )
+    # As in Debian's cron, a `*` in either makes it an and.
     needs_both_days = parts[2].startswith("*") or parts[4].startswith("*")
     if needs_both_days and days[0] > max(_LENGTHS[month] for month in months):
         raise InvalidInput(f"cron {text!a} never comes: month {parts[3]!a} has no day {parts[2]!a}")
@@ -149,7 +150,7 @@ def _values(text: str, form: _CronField, part: str) -> tuple[int, ...]:
     for term in part.lower().split(","):
         of_term = _values_of_term(form, term)
         if not of_term:
-            raise InvalidInput(f"cron {text!a}: {form.name} {part!a} is not {form.may_be}")
+            raise InvalidInput(f"cron {text!a}: {form.name} {part!a} is not {form.values_text}")
         values.update(of_term)
     return tuple(sorted(values))
 
@@ -163,9 +164,11 @@ def _values_of_term(form: _CronField, term: str) -> range:
     if first is None:
         low, high = form.least, form.most
     else:
-        low = _value(form, first)
-        # A step after a single value goes on from it to the end of the field.
-        high = _value(form, last) if last else form.most if match[3] else low
+        low = high = _value(form, first)
+        if last:
+            high = _value(form, last)
+        elif match[3]:  # a step after a single value goes on from it to the end of the field
+            high = form.most
     is_within = form.least <= low <= high <= form.most
     return range(low, high + 1, step) if is_within and step else range(0)
 

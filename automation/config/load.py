@@ -12,7 +12,7 @@ from .models import AdmissionConfig, Config, ServiceConfig, StateConfig
 from .plugin_settings import pipelines, plugin_settings, routes
 from .reading import hash_of, path_from
 from .sources import (
-    NAMED,
+    BY_NAME,
     ROOT,
     access_fault,
     compare,
@@ -72,7 +72,7 @@ def load(
     directory: Path,
     *,
     environ: Mapping[str, str],
-    origin: Origin = NAMED,
+    origin: Origin = BY_NAME,
     demands: Demands = TO_ACT,
 ) -> Config:
     """Return the configuration of a folder.

@@ -4,8 +4,8 @@ What stands here is what CONFIG_REFERENCE, SCHEDULER, PIPELINES and WEBHOOKS of 
 with what is only ours: `command` and `broadcast` of a route, `limits`, `on_failure`,
 `catch_up_max`, `catch_up_age`, and of a webhook all but `name`, `path`, `plugin`, `command`,
 `secret_ref`, `signature_header` and `max_body_size`. Times are seconds, sizes bytes, and each name
-says so. A field that is `DERIVED` is no setting; one that is `_UNUSED` has said all it has to say
-when the configuration is loaded.
+says so. A field that is `DERIVED` is no setting; one that is `_LOADING_ONLY` is used
+while the configuration is loaded, and not after: dumps leave it out.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 #: The seconds that each command may take, unless its plugin's `timeouts` say otherwise.
 TIMEOUTS_S = {"poll": 60.0, "handle": 120.0, "health": 10.0, "init": 30.0}
 
-_UNUSED = Field(exclude=True)
+_LOADING_ONLY = Field(exclude=True)
 
-#: Where the settings stand.
-Place = Annotated[InstanceOf[SourceLocation], DERIVED, _UNUSED]
+#: The file and line of the settings.
+Place = Annotated[InstanceOf[SourceLocation], DERIVED, _LOADING_ONLY]
 #: A secret that a token holds, to which the settings refer.
 TokenSecret = Annotated[InstanceOf[Secret], DERIVED]
 
@@ -111,9 +111,9 @@ class ServiceConfig(Settings):
     log_format: Literal["json", "text"] = "json"
     dedupe_ttl_s: Pause = 86_400.0
     job_log_retention_s: Duration = 30 * 86_400.0
-    job_queue_retention_s: Annotated[Duration, _UNUSED] = 86_400.0
+    job_queue_retention_s: Annotated[Duration, _LOADING_ONLY] = 86_400.0
     max_workers: Annotated[int, Field(ge=1, le=256)] = Field(default_factory=_usual_workers)
-    strict_mode: Annotated[bool, _UNUSED] = False
+    strict_mode: Annotated[bool, _LOADING_ONLY] = False
     allow_symlinks: bool = False
     admission: AdmissionConfig = AdmissionConfig()
     amendments: AmendmentsConfig = AmendmentsConfig()
@@ -164,8 +164,9 @@ class ScheduleEntry(Settings):
         at_ms: once, in UTC milliseconds of the epoch.
         after_s: once, counted from the start of the service.
         jitter_s: the width of the band around a time of `every_s`; 0 is none.
-        only_between, timezone, not_on: times outside are skipped. Weekdays are those of cron, 0 is
-            Sunday. The timezone None is the machine's own.
+        only_between, not_on: times outside the window, or on these weekdays (as in cron, 0 is
+            Sunday), are skipped.
+        timezone: of both; None is the machine's own.
         preferred_window: times outside move to its next start.
         catch_up: what becomes of missed times; at most `catch_up_max` run, and none older than
             `catch_up_age_s` (None: any age).
@@ -238,7 +239,7 @@ class PluginConfig(Settings):
     config: Object = Field(default_factory=Frozen)
     schedules: SkipValidation[tuple[ScheduleEntry, ...]] = ()
     retry: RetryConfig = RetryConfig()
-    max_attempts: Annotated[int, Field(ge=1, le=100), _UNUSED] = 4
+    max_attempts: Annotated[int, Field(ge=1, le=100), _LOADING_ONLY] = 4
     timeouts: Annotated[Mapping[Id, Duration], AfterValidator(Frozen)] = Field(
         default_factory=Frozen
     )
@@ -252,7 +253,7 @@ class PluginConfig(Settings):
     place: Place = NOWHERE
 
     def timeout_s(self, command: str) -> float:
-        """Return the seconds that a command may take; a name of its own counts as `handle`."""
+        """Return the seconds of a command; one without a usual time has that of `handle`."""
         usual = TIMEOUTS_S.get(command, TIMEOUTS_S["handle"])
         return self.timeouts.get(command, usual if self.timeout is None else self.timeout)
 
@@ -299,8 +300,8 @@ class PipelineStep(Settings):
         steps, split: steps one after another, and side by side.
         condition: the step is left out where it does not hold.
         with_: keys of the next payload, each a template.
-        baggage: durable dotted paths, each with the path that its value comes from.
-        baggage_from, namespace: an object that is claimed whole, and the path that it goes to:
+        baggage: dotted paths in the run's baggage, each with the path of its value.
+        baggage_from, namespace: an object that is taken whole, and the path that it goes to:
             `from` and `namespace` of `baggage`.
     """
 
@@ -363,12 +364,13 @@ class WebhookEndpoint(Settings):
         path, name: where it listens; the name is the path unless it has one.
         plugin, command: the job.
         pipeline: the run.
-        event_type, event_type_from: the type of the event, and a part of the request that is added
-            to it after a dot, or is the type where there is no other.
+        event_type: the type of the event.
+        event_type_from: the part of the request that follows it after a dot; without `event_type`
+            it is the whole type.
         secret_ref, previous_secret_ref: the tokens with the secret, and with the one before it.
         signature_prefix: what a plain signature begins with; None takes bare ones and ``sha256=``.
         signature_format: `automation/webhooks.py` says what each signs.
-        replay_window_s: how far a signed time may be from now, as senders' documents ask for.
+        replay_window_s: how far a signed time may be from now; the default is senders' advice.
         max_body_bytes: a longer body is refused.
         delivery_id: the part of the request that is the same when a delivery is repeated.
         rate: how many signed requests are taken; None is no limit.
@@ -430,8 +432,8 @@ class TokenConfig(Settings):
     key: Annotated[InstanceOf[Secret], parsed(_secret)]
     scopes: Annotated[tuple[str, ...], DERIVED] = ()
     scopes_file: Text | None = None
-    scopes_hash: Annotated[Text | None, _UNUSED] = None
-    created_at: Annotated[Text | None, _UNUSED] = None
+    scopes_hash: Annotated[Text | None, _LOADING_ONLY] = None
+    created_at: Annotated[Text | None, _LOADING_ONLY] = None
     description: Template = ""
     place: Place = NOWHERE
 
@@ -449,7 +451,7 @@ class ApiConfig(Settings):
     """`api`: where it listens, and how many callers may wait how long for a pipeline."""
 
     enabled: bool = False
-    auth: Annotated[object, _UNUSED] = None
+    auth: Annotated[object, _LOADING_ONLY] = None
     listen: Text = "127.0.0.1:8080"
     max_concurrent_sync: Count = 10
     max_sync_timeout_s: Duration = 300.0

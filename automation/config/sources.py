@@ -129,7 +129,7 @@ class Origin:
 
 
 #: By an option, an argument or a variable.
-NAMED = Origin(is_named=True, may_act=True)
+BY_NAME = Origin(is_named=True, may_act=True)
 #: In this user's own folder, or where the user's list says so.
 OWN = Origin(is_named=False, may_act=True)
 #: In the working directory: the files of a clone belong to the user who cloned it.
@@ -172,13 +172,13 @@ class Sources:
     faults: list[Fault] = field(default_factory=list)
     warnings: list[Fault] = field(default_factory=list)
 
-    def refuse_faults(self) -> None:
+    def raise_faults(self) -> None:
         """Raise ConfigFaults where there are any."""
         if self.faults:
             raise ConfigFaults(self.faults)
 
 
-def gather(named: Path, origin: Origin = NAMED) -> Sources:
+def gather(named: Path, origin: Origin = BY_NAME) -> Sources:
     """Read a folder of configuration.
 
     Args:

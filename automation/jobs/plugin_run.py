@@ -1,7 +1,7 @@
 """One attempt at a job: the plugin's program runs, and its live output is stored.
 
 Nothing here touches the bus, so that it runs in a thread of its own: what the request needs was
-read when the job was claimed, and what follows is stored by the one thread that ends jobs.
+read when the job was claimed, and the result is stored by the one thread that ends jobs.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 #
 # The threads that read the pipes must not wait for the bus: a deadline would be late.
 
-#: Seconds between two writes: what a plugin prints shows up that much later. What ends sooner is
-#: only in the log of jobs.
+#: Seconds between two writes, and the delay of live output. An attempt that ends sooner has its
+#: output in the log of jobs alone.
 _PAUSE_S = 0.5
 
 #: How much of one attempt's output is shown live, in bytes: the log of jobs has all of it.
@@ -67,7 +67,7 @@ class _Attempt:
     def __init__(self) -> None:
         self.chunks: list[tuple[str, bytes]] = []  # appending is one step
         self.left_bytes = _MAX_BYTES
-        self.since = time.monotonic()
+        self.began_at = time.monotonic()
         decoder = codecs.getincrementaldecoder("utf-8")
         self.decoders = {name: decoder(errors="replace") for name in ("stdout", "stderr")}
 
@@ -80,13 +80,13 @@ class LiveOutput:
         self._log = JobLog(self._engine)
         self._running: dict[int, _Attempt] = {}
         self._has_output = threading.Event()
-        self._over = threading.Event()
+        self._is_closing = threading.Event()
         self._thread: Thread | None = None
 
     def begin(self, token: int) -> Callable[[str, bytes], None]:
-        """Begin with the attempt of a claim; return what takes the name of a stream and bytes."""
-        running = self._running[token] = _Attempt()
-        return partial(self._take, running)
+        """Begin with a claim's attempt; return a callback that takes a stream's name and bytes."""
+        attempt = self._running[token] = _Attempt()
+        return partial(self._take, attempt)
 
     def end(self, token: int) -> None:
         """Store no more of an attempt, whose end is about to be stored."""
@@ -94,7 +94,7 @@ class LiveOutput:
 
     def close(self) -> None:
         """End the thread."""
-        self._over.set()
+        self._is_closing.set()
         self._has_output.set()
         if self._thread is not None:
             self._thread.join()
@@ -112,10 +112,10 @@ class LiveOutput:
 
     def _run(self) -> None:
         try:
-            while not self._over.is_set():
+            while not self._is_closing.is_set():
                 self._has_output.wait()
                 self._has_output.clear()
-                self._over.wait(_PAUSE_S)
+                self._is_closing.wait(_PAUSE_S)
                 try:
                     self._write()
                 except AckbusError as error:  # the end of the job has all of it
@@ -124,28 +124,26 @@ class LiveOutput:
             self._engine.close_thread()
 
     def _write(self) -> None:
-        due = time.monotonic() - _PAUSE_S
-        printed = [
-            token
-            for token, running in list(self._running.items())
-            if running.chunks and running.since <= due
-        ]
-        if any(running.chunks for running in list(self._running.values()) if running.since > due):
-            self._has_output.set()
+        began_before = time.monotonic() - _PAUSE_S
+        attempts = [item for item in list(self._running.items()) if item[1].chunks]
+        printed = [token for token, attempt in attempts if attempt.began_at <= began_before]
+        if len(printed) < len(attempts):
+            self._has_output.set()  # attempts that began later have their turn in the next round
         if not printed:
             return
         with self._engine.write():
-            # Under the write lock: an end that is stored later deletes what is stored here.
+            # Looked up again under the write lock: an attempt that ended meanwhile is gone from
+            # here, and an end that is stored later deletes its live output.
             self._log.add_output(
                 (token, stream, text)
                 for token in printed
                 if (attempt := self._running.get(token)) is not None
-                for stream, text in _texts(attempt)
+                for stream, text in _take_texts(attempt)
             )
 
 
-def _texts(attempt: _Attempt) -> list[tuple[str, str]]:
-    """Take what has come, joined where one stream printed on."""
+def _take_texts(attempt: _Attempt) -> list[tuple[str, str]]:
+    """Take the chunks of an attempt, neighbours of one stream joined."""
     chunks, attempt.chunks = attempt.chunks, []
     joined: list[tuple[str, bytearray]] = []
     for stream, data in chunks:
@@ -174,7 +172,7 @@ _USUAL_VARIABLES = (
 )
 _USUAL_BEGINNINGS = ("LC_", "XDG_")
 
-_MEANINGS = {EX_TEMPFAIL: "asks for another attempt", EX_CONFIG: "forbids another attempt"}
+_MEANINGS_OF_CODES = {EX_TEMPFAIL: "asks for another attempt", EX_CONFIG: "forbids another attempt"}
 
 _log = logging.getLogger("ackbus.automation.plugin")
 
@@ -192,7 +190,7 @@ class PluginJob:
         started_at_ms: when it was claimed, in epoch milliseconds.
         bus_dir: where the bus is.
         passed_through: the names of further variables of the service that plugins get.
-        amendments: what of protocol 2 is amended.
+        amendments: the amendments to protocol 2 that are on.
         stop: ends it early.
     """
 
@@ -329,11 +327,13 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         )
         replaces_state = _amended(response, job.amendments)
     except InvalidInput as error:
-        # With exit status 0 the work is done, and a response that is broken stays so.
+        # After exit status 0 a broken response would be as broken next time. In other cases, and
+        # for no response at all, the policy of the queue decides.
         retry = None if end.exit_code or isinstance(error, NoResponse) else False
-        return _failed(job, end, _without_response(end, error), retry=retry)
+        return _failed(job, end, _error_without_response(end, error), retry=retry)
     if end.exit_code or response["status"] == "error":
         reason = response.get("error") or how_it_exited(end)
+        # None: the policy of the queue decides; a response can only forbid another attempt.
         retry = None if response.get("retry", True) else False
         logs, after_s = response.get("logs"), response.get("retry_after_s")
         return _failed(job, end, reason, retry=retry, logs=logs, retry_after_s=after_s)
@@ -343,7 +343,7 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         result=result,
         stderr=_text(end.stderr),
         logs=response.get("logs"),
-        retry=False,  # where what follows can't be stored: the work has been done
+        retry=False,  # the work is done: if its events can't be stored, it is not done again
     )
     return RunEnd(
         outcome=outcome,
@@ -399,17 +399,19 @@ def _failed(
     )
 
 
-def _without_response(end: ProcessEnd, error: InvalidInput) -> str:
+def _error_without_response(end: ProcessEnd, error: InvalidInput) -> str:
     """Return the failure of a program whose stdout is no response."""
-    if end.exit_code in _MEANINGS:  # that says it all
-        return with_stderr_line(f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}", end)
+    if end.exit_code in _MEANINGS_OF_CODES:  # the code needs no error of the parser
+        return with_stderr_line(
+            f"{how_it_exited(end)}, which {_MEANINGS_OF_CODES[end.exit_code]}", end
+        )
     if end.exit_code:
         return f"{with_stderr_line(how_it_exited(end), end)}; {error}"
     return f"protocol error: {error}"
 
 
 def check_event_type(type: object) -> None:
-    """Refuse what is no type of an event: any text that can be shown, as long as a message's."""
+    """Refuse a type of an event that is not 1 to `MAX_TYPE_CHARS` printable characters."""
     if not isinstance(type, str) or not 0 < len(type) <= MAX_TYPE_CHARS or not type.isprintable():
         raise InvalidInput(
             f"the type of an event is 1 to {MAX_TYPE_CHARS} printable characters, not {shown(type)}"

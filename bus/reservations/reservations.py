@@ -17,7 +17,7 @@ from ...schema.errors import InvalidInput, LeaseLost
 from ...schema.message.names import MAX_REASON_CHARS, check_agent, check_line
 from ...schema.message.times import format_ts
 from ...schema.queries import Table
-from ..leases import Leases, duration_of
+from ..leases import Leases, duration_ms_of
 from ..statements import SQL
 from .live_rows import LiveReservations, bind_to_session, ended_sessions, forget_ended
 from .path_patterns import PathIndex, PathPattern, escape_path, literal_pattern, parse_pattern
@@ -246,7 +246,7 @@ class Reservations(Table):
         check_agent(agent)
         if reason is not None:
             check_line(reason, "a reason", MAX_REASON_CHARS)
-        duration_ms = duration_of(lease_s)
+        duration_ms = duration_ms_of(lease_s)
         mode = SHARED if shared else EXCLUSIVE
         before = self._live(now_ms := self._engine.now_ms())
         if any(live.reserved_at_ms > now_ms for live in before):
@@ -278,7 +278,7 @@ class Reservations(Table):
         Raises:
             LeaseLost: it has ended, was released, or is another agent's; nothing was changed.
         """
-        duration_ms = duration_of(lease_s)
+        duration_ms = duration_ms_of(lease_s)
         with self._engine.write():
             now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
             reservation = self._of_token(token)

@@ -150,13 +150,13 @@ def reload(place: ServicePlace = SERVICE) -> int:
     runs, 1 when it refuses the configuration: the one before stays in force.
     """
     from ...automation.attention import last_activation
-    from ...automation.service_lock import running_pid, tell
+    from ...automation.service_lock import running_pid, send_signal
 
     place.refuse_found()
     pid = running_pid(place.state_dir())
     with place.open() as bus:
         before = last_activation(bus).number
-        tell(place.state_dir(), signal.SIGHUP)
+        send_signal(place.state_dir(), signal.SIGHUP)
         if not _within(lambda: last_activation(bus).number != before):
             raise AckbusError(
                 "the service has not taken the configuration: see its log, and 'bus config check'"
@@ -181,7 +181,7 @@ def stop(
     code 4 when no service runs.
     """
     from ...automation.service import STOP_S
-    from ...automation.service_lock import is_running, running_pid, tell
+    from ...automation.service_lock import is_running, running_pid, send_signal
 
     place.refuse_found()
     where = place.state_dir()
@@ -190,10 +190,10 @@ def stop(
     def has_ended() -> bool:
         return not is_running(where)
 
-    tell(where, signal.SIGTERM)
+    send_signal(where, signal.SIGTERM)
     if now and not _within(has_ended, _LOOK_EVERY_S):  # two at once may be one
         with suppress(Refused):  # it has ended since
-            tell(where, signal.SIGTERM)
+            send_signal(where, signal.SIGTERM)
     if not _within(has_ended, STOP_S + _WITHIN_S):
         raise AckbusError(
             f"process {pid} has not ended yet; 'bus automation stop --now' ends its jobs"

@@ -62,11 +62,11 @@ def origin_of(option: str | None) -> Origin:
 
 
 def _folder_and_origin(option: str | None) -> tuple[Path, Origin]:
-    from ...automation.config.sources import FOUND, NAMED, OWN
+    from ...automation.config.sources import BY_NAME, FOUND, OWN
 
     named = option or os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(expand_home(named)), NAMED
+        return Path(expand_home(named)), BY_NAME
     here, own = Path.cwd(), os.path.expanduser("~/.config/ductile")
     is_own_there = os.path.exists(os.path.join(own, _ROOT)) and not (here / _ROOT).exists()
     if is_own_there or os.path.realpath(own) == os.path.realpath(here):

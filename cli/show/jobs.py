@@ -271,12 +271,13 @@ def job_state(job: Job) -> str:
 def begun_attempts(job: Job) -> int:
     """Return how many attempts at a job have begun, since it was last retried by hand.
 
-    The `attempt` of a job that waits, or was cancelled while it waited, is the next one.
+    The `attempt` of a job that waits is the next one. So is that of a job that was ended while it
+    waited: it became available after its last start.
     """
-    waited = job.state == "queued"
+    next_not_begun = job.state == "queued"
     if job.state in ("cancelled", "dead"):
-        waited = job.started_at_ms is None or job.started_at_ms < job.available_at_ms
-    return job.attempt - waited
+        next_not_begun = job.started_at_ms is None or job.started_at_ms < job.available_at_ms
+    return job.attempt - 1 if next_not_begun else job.attempt
 
 
 def _when(job: Job, now_ms: int) -> str:
@@ -306,13 +307,10 @@ def print_job(bus: LocalBus, queue: Queue, job: Job) -> None:
             record |= plugin_job_record(job, message)
         output.json_line(record | {"message": stored, "attempts": attempts, "acts": by_hand})
         return
-    record = job_record(job)
-    shown = record | {
-        "state": job_state(job),
-        "attempt": f"{begun_attempts(job)} of {job.max_attempts}",
-    }
-    names = {name: "attempts" if name == "attempt" else name for name in record}
-    _print_fields({names[name]: shown[name] for name in record if name not in _FOLDED})
+    attempts_text = f"{begun_attempts(job)} of {job.max_attempts}"
+    record = job_record(job) | {"state": job_state(job), "attempt": attempts_text}
+    fields = {name: value for name, value in record.items() if name not in _FOLDED}
+    _print_fields({"attempts" if name == "attempt" else name: fields[name] for name in fields})
     for line in acts_lines(acts):
         output.line(line)
     for claim in claims:
@@ -397,15 +395,15 @@ def _rows(trace: Trace, blobs: BlobStore, now_ms: int) -> Iterator[Row]:
 
 
 def _drawn(rows: list[Row]) -> list[tuple[str, str, str]]:
-    """Draw the branches, from the last line up: a branch goes on down to its next line."""
+    """Draw the branches, last line first: so it is known if a later line has the same depth."""
     lines = []
-    goes_on = [False] * (MAX_DEPTH + 3)  # by depth; a message has jobs, and these have claims
+    has_later = [False] * (MAX_DEPTH + 3)  # by depth; a message has jobs, and these have claims
     for depth, text, style in reversed(rows):
-        passed = "".join("│  " if goes_on[level] else "   " for level in range(1, depth))
-        own = "" if not depth else "├─ " if goes_on[depth] else "└─ "
-        lines.append((passed + own, text, style))
-        goes_on[depth] = True
-        goes_on[depth + 1 :] = [False] * (len(goes_on) - depth - 1)
+        bars = "".join("│  " if has_later[level] else "   " for level in range(1, depth))
+        elbow = "" if not depth else "├─ " if has_later[depth] else "└─ "
+        lines.append((bars + elbow, text, style))
+        has_later[depth] = True
+        has_later[depth + 1 :] = [False] * (len(has_later) - depth - 1)
     return lines[::-1]
 
 

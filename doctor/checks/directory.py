@@ -19,7 +19,13 @@ from ...schema.directory.layout import (
     refuse_network_filesystem,
     remains_of_bus,
 )
-from ...schema.directory.lock_holders import LockHolder, holders, is_known, readers, writers
+from ...schema.directory.lock_holders import (
+    LockHolder,
+    holders,
+    kernel_lists_locks,
+    readers,
+    writers,
+)
 from ...schema.findings import Finding, bad, ok, warn
 from ...schema.sqlite.file_checks import REPAIR, checks_of_database
 from ...schema.system_errors import is_mounted_read_only
@@ -164,7 +170,7 @@ def _guard(layout: Layout) -> Finding:
 
 def _write_lock(layout: Layout) -> Finding:
     """Look for a process that holds the write lock for too long."""
-    if not is_known():
+    if not kernel_lists_locks():
         return ok("this system does not tell who holds locks")
     deadline = time.monotonic() + _LONG_S
     while writing := _writing(layout):
@@ -212,7 +218,7 @@ def check_log(database: Database, full: bool) -> Finding:
     if (full or size <= _QUICK_BYTES) and (harm := damage_of_log(database.layout)):
         return bad(harm, REPAIR)
     reading = readers(database.layout.database)
-    if pages - moved < _MANY_PAGES or (is_known() and not reading):
+    if pages - moved < _MANY_PAGES or (kernel_lists_locks() and not reading):
         return ok(text)
     who = ", ".join(map(str, reading)) or "a reader"
     return warn(

@@ -64,10 +64,10 @@ class FileLock:
             return False
         return True
 
-    def try_beside_lookers(self) -> bool:
+    def try_acquire_past_checks(self) -> bool:
         """Take the lock unless somebody keeps it; say whether it was taken.
 
-        Whoever looks with `is_locked` has it for a moment, which is waited for.
+        A check with `is_locked` has it for a moment, which is waited for.
         """
         end = time.monotonic() + _LOOK_S
         while not self.try_acquire():

@@ -38,7 +38,7 @@ class LockHolder:
         return f"process {self.pid}{what}{', which is stopped' if self.is_stopped else ''}"
 
 
-def is_known() -> bool:
+def kernel_lists_locks() -> bool:
     """Whether this system tells which processes hold locks."""
     return os.path.exists(_LOCKS)
 
@@ -153,7 +153,7 @@ def signal_holder(path: str, number: int, what: str) -> int:
     Raises:
         Refused: the kernel names no process of this user that holds the lock.
     """
-    if not is_known():
+    if not kernel_lists_locks():
         raise Refused(
             f"this system doesn't tell which process {what} is: end it in its own terminal, or by"
             " the program that started it"

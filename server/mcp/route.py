@@ -27,15 +27,15 @@ class McpMount:
 
     Args:
         directory: of the bus.
-        max_body_bytes: the most that a request may have.
+        max_body_bytes: the most bytes of a request's body.
     """
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
         self._directory = directory
         self._max_body_bytes = max_body_bytes
         self._door: HttpDoor | None = None
-        self._opening = asyncio.Lock()
-        self._closing = asyncio.Event()
+        self._open_lock = asyncio.Lock()
+        self._is_closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def add_to(self, app: FastAPI) -> None:
@@ -45,9 +45,9 @@ class McpMount:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Answer requests until the application ends."""
+        """Close MCP with the application."""
         yield
-        self._closing.set()
+        self._is_closing.set()
         if self._task is not None:
             await self._task
 
@@ -58,12 +58,13 @@ class McpMount:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["method"] not in ("POST", "DELETE"):  # nothing is ever said without being asked
+        # GET would open a stream of the server's own messages; there are none.
+        if scope["method"] not in ("POST", "DELETE"):
             refusal = problem(405, "method-not-allowed", f"{PATH} takes POST, and DELETE")
             refusal.headers["Allow"] = "POST, DELETE"
             await refusal(scope, receive, send)
             return
-        async with self._opening:
+        async with self._open_lock:
             if self._door is None:
                 self._door = await self._open()
         await self._door.answer(scope, receive, send)
@@ -76,7 +77,7 @@ class McpMount:
             try:
                 async with door.running():
                     opened.set_result(None)
-                    await self._closing.wait()
+                    await self._is_closing.wait()
             except Exception as error:
                 if opened.done():
                     raise

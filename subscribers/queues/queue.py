@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 
 from ...bus import tracing
-from ...bus.leases import DEFAULT_LEASE_S, duration_of
+from ...bus.leases import DEFAULT_LEASE_S, duration_ms_of
 from ...bus.own_answers import first_answered_before
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import AnsweredAgainWarning, InvalidInput
@@ -253,7 +253,7 @@ class Queue:
             QueueStuck: there is no job, and a lost part of the archive comes next.
             Refused: its jobs are for the automation alone.
         """
-        lease_ms = duration_of(lease_s)
+        lease_ms = duration_ms_of(lease_s)
         if not 1 <= limit <= MAX_CLAIMS:
             raise InvalidInput(f"limit must be 1 to {MAX_CLAIMS}, not {limit}")
         who = (group or instance, instance)
@@ -291,7 +291,7 @@ class Queue:
         Raises:
             ClaimLost: its lease has run out, or the job was cancelled; nothing was changed.
         """
-        lease_ms = duration_of(lease_s)
+        lease_ms = duration_ms_of(lease_s)
         with self.bus.transaction():
             now_ms = self.bus.now_ms()  # read here: waiting for the lock must not shorten the lease
             if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):

@@ -8,7 +8,7 @@ import pytest
 
 from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.config.sources import FOUND, NAMED, OWN
+from ackbus.automation.config.sources import BY_NAME, FOUND, OWN
 
 from ..conftest import RunBus
 from .conftest import Folder
@@ -156,7 +156,7 @@ def test_each_file_of_a_configuration_is_looked_at(folder: Folder, name: str, sp
     else:
         os.chown(path, 0, 61999)
         path.chmod(0o664)
-    origins = [OWN] if spoilt == "owner" and name == "config.yaml" else [NAMED, OWN]
+    origins = [OWN] if spoilt == "owner" and name == "config.yaml" else [BY_NAME, OWN]
     for origin in origins:
         with pytest.raises(ConfigFaults, match=r"belongs to|can write to"):
             examine_folder(folder.path, {}, origin)
@@ -168,21 +168,21 @@ def test_each_file_of_a_configuration_is_looked_at(folder: Folder, name: str, sp
 def test_plugins_that_others_may_exchange_do_not_run(clone: Folder, what: str, mode: int) -> None:
     os.chown(clone.path / what, 0, 61999)
     (clone.path / what).chmod(mode)
-    assert not examine_folder(clone.path, {"GITHUB_TOKEN": "x"}, NAMED).plugins
+    assert not examine_folder(clone.path, {"GITHUB_TOKEN": "x"}, BY_NAME).plugins
 
 
 @needs_root
 @pytest.mark.parametrize("what", ["plugins", "plugins/echo", "plugins/echo/manifest.yaml"])
 def test_plugins_of_other_users_do_not_run(clone: Folder, what: str) -> None:
     os.chown(clone.path / what, 61234, 61234)
-    assert not examine_folder(clone.path, {"GITHUB_TOKEN": "x"}, NAMED).plugins
+    assert not examine_folder(clone.path, {"GITHUB_TOKEN": "x"}, BY_NAME).plugins
 
 
 def test_two_plugins_of_one_name_in_one_root_are_an_error(clone: Folder) -> None:
     manifest = (clone.path / "plugins/echo/manifest.yaml").read_text()
     clone.plugin("aaa", manifest)
     clone.plugin("zzz", manifest)
-    snapshot = examine_folder(clone.path, {"GITHUB_TOKEN": "x"}, NAMED)
+    snapshot = examine_folder(clone.path, {"GITHUB_TOKEN": "x"}, BY_NAME)
     assert "echo" not in snapshot.plugins
     doubled = [each for each in snapshot.faults if "two plugins of one folder" in each.message]
     assert len(doubled) == 3

@@ -431,7 +431,7 @@ def test_pipe_that_is_always_full_does_not_hold_the_host() -> None:
     with open("/dev/zero", "rb", buffering=0) as endless:
         catch = OutputReader(endless, 10)
         catch.read_rest()
-    assert (catch.kept, catch.is_over) == (bytes(10), True)
+    assert (catch.kept, catch.is_cut) == (bytes(10), True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adoption is asked for through prctl")

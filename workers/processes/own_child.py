@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .supervisor import Limits
     from .supervisors import SupervisedChild
 
-# The switch that ends commands early.
-
 # The time that processes have to end: after SIGTERM, and after SIGKILL.
 
 #: Seconds between SIGTERM, which asks, and SIGKILL, which doesn't.
@@ -38,12 +36,15 @@ GRACE_S = 5.0
 #: system call, or it runs as another user (sudo).
 DYING_S = 5.0
 
+# The switch that ends commands early.
+
 
 class StopSwitch(StopEvent):
-    """Ends the commands that run with it, and waits, from any thread or from a signal handler.
+    """Ends commands that run with it and pauses that wait with it.
 
-    It stays thrown: a command that would start with it later does not start. Its two descriptors
-    are closed with the last reference to it, so that no late throw writes into another file.
+    Any thread or signal handler may throw it. It stays thrown: a command that would start with it
+    later does not start. Its two descriptors are closed with the last reference to it, so that no
+    late `stop` writes into another file.
     """
 
     def __init__(self) -> None:
@@ -51,12 +52,12 @@ class StopSwitch(StopEvent):
         self._reader = self._writer = -1  # for __del__, in case the next line raises
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
-        self._kill_times: list[float] = []  # appended to, since a signal handler may cut in
+        self._kill_times: list[float] = []  # a list: a signal can't interrupt appending
 
     def stop(self, grace_s: float = GRACE_S) -> None:
         """Send SIGTERM to the commands now, and SIGKILL to what is left of them in `grace_s`.
 
-        Again with a shorter time, it shortens the time that they have left. It returns at once.
+        A second call may shorten the time that they have left. It returns at once.
         """
         self._kill_times.append(time.monotonic() + grace_s)
         with suppress(BlockingIOError):  # it is full of these bytes, which are never read
@@ -90,7 +91,7 @@ class Pipes:
     """The three pipes of a command. It makes all of them, or none.
 
     Args:
-        captures: whether what it prints is for the host; else it prints to where the host does.
+        captures: whether the host reads its output; else it prints to where the host does.
 
     Attributes:
         stdin, stdout, stderr: the ends of the host.
@@ -99,12 +100,12 @@ class Pipes:
 
     def __init__(self, *, captures: bool = True) -> None:
         makers = (os.pipe, os.pipe, os.pipe) if captures else (os.pipe, _own_stdout, _own_stderr)
-        (stdin, feed), (catch, stdout), (catch_errors, stderr) = _all_of(makers)
+        (stdin, feeder), (reader, stdout), (error_reader, stderr) = _all_of(makers)
         self.theirs = (stdin, stdout, stderr)
         self.stdin, self.stdout, self.stderr = (
-            FileIO(feed, "wb"),
-            FileIO(catch, "rb"),
-            FileIO(catch_errors, "rb"),
+            FileIO(feeder, "wb"),
+            FileIO(reader, "rb"),
+            FileIO(error_reader, "rb"),
         )
 
     def close_theirs(self) -> None:
@@ -139,7 +140,7 @@ class OutputReader:
 
     Args:
         pipe: where it is read.
-        max_bytes: how many are kept; None: none, and all of them only go to `tell`.
+        max_bytes: how many are kept; None keeps nothing and passes all to `tell`.
         tell: takes the bytes as they come, or None.
     """
 
@@ -148,7 +149,7 @@ class OutputReader:
     ) -> None:
         self.pipe = _not_blocking(pipe)
         self.kept = bytearray()
-        self.is_over = False
+        self.is_cut = False
         self._max_bytes = max_bytes
         self._tell = tell
 
@@ -180,7 +181,7 @@ class OutputReader:
         self.kept += chunk[:space]
         if self._tell is not None and chunk and space > 0:
             self._tell(bytes(chunk[:space]))
-        self.is_over |= len(chunk) > space
+        self.is_cut |= len(chunk) > space
 
 
 def _not_blocking(pipe: FileIO) -> FileIO:
@@ -201,15 +202,15 @@ def _all_of(makers: Sequence[Callable[[], tuple[int, int]]]) -> list[tuple[int, 
 
 
 def _own_stdout() -> tuple[int, int]:
-    return _own(1)
+    return _inherited(1)
 
 
 def _own_stderr() -> tuple[int, int]:
-    return _own(2)
+    return _inherited(2)
 
 
-def _own(descriptor: int) -> tuple[int, int]:
-    """Return an end where nothing ever comes, and a copy of what this process prints to."""
+def _inherited(descriptor: int) -> tuple[int, int]:
+    """Return a reader at its end, and a copy of a descriptor that this process prints to."""
     nothing, writer = os.pipe()
     os.close(writer)
     try:
@@ -230,7 +231,7 @@ def _close(*descriptors: int) -> None:
 _MAX_ROUNDS = 100
 
 
-#: Where Linux has the process id that it gave last, in the namespace of the reader.
+#: Where Linux has the process id that it gave last, in our pid namespace.
 _NEWEST_NUMBER = "/proc/sys/kernel/ns_last_pid"
 
 
@@ -239,8 +240,8 @@ class ProcessSession:
 
     Some commands put their children into process groups of their own (`timeout`, `set -m`), which
     are in the session still. The kernel does not give an id again while a process (also a zombie)
-    or a session has it. So the session is the command's own until the command is reaped; and later,
-    too, if there is a session but no process with the id of the command.
+    or a session has it. So the session is the command's own until the command is reaped. After
+    that, members found under the id are the command's as long as no process has the id.
     """
 
     def __init__(self, leader: ReapedChild | SupervisedChild) -> None:
@@ -267,15 +268,15 @@ class ProcessSession:
             return True
         newest = _newest_number()
         if newest == self._leader.pid:
-            return False  # nothing on the machine was started after it
+            return False  # no id was given after the leader's: it had no children
         if self._has_living():
             return True
-        # A second look is for what was started during the first.
-        was_quiet = newest is not None and newest == _newest_number()
-        return not was_quiet and self._has_living()
+        if newest is None or newest != _newest_number():
+            return self._has_living()  # something may have started during the first look
+        return False
 
     def _has_living(self) -> bool:
-        return any(_may_end(pid) and not _is_dead(pid) for pid in self._members())
+        return any(_can_signal(pid) and not _is_dead(pid) for pid in self._members())
 
     def _members(self) -> list[int]:
         session = self._leader.pid
@@ -310,7 +311,7 @@ def _session_of(pid: int) -> int | None:
         return None
 
 
-def _may_end(pid: int) -> bool:
+def _can_signal(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError):
@@ -387,7 +388,7 @@ class OwnChild:
         return self._process.returncode
 
     def read_report(self) -> bool:
-        """Take note that it has exited."""
+        """Note that it has exited; return False: the descriptor has nothing more to tell."""
         self._is_dead = True
         return False
 
@@ -447,7 +448,7 @@ class ProcessStart:
     def __init__(self, make: Callable[[], OwnChild]) -> None:
         self._make = make
         self._thread: Thread | None = None
-        self._is_known = threading.Event()  # whether there is a command
+        self._is_settled = threading.Event()  # the command was started, or failed to
         self._is_over = threading.Event()
         # The command, or why there is none. Appending to a list is a single step.
         self._children: list[OwnChild] = []
@@ -472,7 +473,8 @@ class ProcessStart:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._is_abandoned = kind is not None  # first: from here on the thread ends what it starts
+        # Before `_is_over`, which lets the thread look at it.
+        self._is_abandoned = kind is not None
         self._is_over.set()
         if self._thread is not None:
             self._thread.join()
@@ -484,13 +486,13 @@ class ProcessStart:
             self._thread = start_thread(self._be_parent, "parent of a command")
         except RuntimeError as error:
             raise BlockingIOError(errno.EAGAIN, str(error)) from error
-        self._is_known.wait()
+        self._is_settled.wait()
 
     def _be_parent(self) -> None:
         try:
             self._start()
         finally:
-            self._is_known.set()
+            self._is_settled.set()
         self._is_over.wait()
         if self._is_abandoned:
             self._end_all()
@@ -507,7 +509,7 @@ class ProcessStart:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _end_all(self) -> None:
-        # An exception can come before the thread is known, which then is not joined: so both may
+        # An exception can come before `_thread` is assigned, which then is not joined: so both may
         # get here. Removing from a list is a single step: each command is ended once.
         with suppress(IndexError):
             while True:

@@ -173,7 +173,7 @@ class RunningCommand:
         elif now >= deadline:
             self.timed_out = True
             self._tell_to_end(now + grace_s)
-        elif self.stdout.is_over:
+        elif self.stdout.is_cut:
             self._tell_to_end(now + grace_s)
 
     def _tell_to_end(self, kill_at: float) -> None:
@@ -292,16 +292,16 @@ def run_process(
 
 
 def _end(run: RunningCommand, status: int | None, run_s: float) -> ProcessEnd:
-    if run.timed_out or run.stopped or run.stdout.is_over:
+    if run.timed_out or run.stopped or run.stdout.is_cut:
         status = None  # it says how the host ended it
     killed_by = -status if status is not None and status < 0 else None
     return ProcessEnd(
         exit_code=status if killed_by is None else -1,
         signal=killed_by,
         stdout=bytes(run.stdout.kept),
-        stdout_too_long=run.stdout.is_over,
+        stdout_too_long=run.stdout.is_cut,
         stderr=bytes(run.stderr.kept),
-        stderr_cut=run.stderr.is_over,
+        stderr_cut=run.stderr.is_cut,
         timed_out=run.timed_out,
         stopped=run.stopped,
         run_s=run_s,

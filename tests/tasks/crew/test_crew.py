@@ -148,7 +148,7 @@ def test_number_of_a_process_counts_with_its_host_and_boot(
         lock.acquire()
         lock.tell({"roles": []})
         assert running_pid(bus) == os.getpid()
-        monkeypatch.setattr(crew_lock, "is_known", lambda: False)
+        monkeypatch.setattr(crew_lock, "kernel_lists_locks", lambda: False)
         assert running_pid(bus) == os.getpid()
         for name, value in {"host": "elsewhere", "boot": "before", "at_ms": 1}.items():
             lock.tell({"roles": [], name: value})
