@@ -30,7 +30,7 @@ def _moved(folder: Path) -> Path:
 
 
 def _copied(folder: Path) -> Path:
-    return Path(shutil.copytree(folder, folder.parent / "copied"))
+    return Path(shutil.copytree(folder, folder.parent / "copied", symlinks=True))
 
 
 @pytest.mark.parametrize("way", [_moved, _copied])

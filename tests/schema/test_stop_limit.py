@@ -113,7 +113,7 @@ _OWN = {
     "cli/running/looking.py",  # ends as Ctrl-C does, and has a limit
     "cli/top/running.py",  # a picture, which a person looks at
     "schema/stop_limit.py",
-    "server/mcp/session.py",  # dies in its handler
+    "server/mcp/presence.py",  # dies in its handler
     "workers/processes/supervisor.py",  # its host's end is its own
 }
 
