@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..bus.leases import Lease
-from ..git.branches.candidates import has_elsewhere
+from ..git.branches.candidates import brings_changes_of, has_elsewhere
 from ..git.branches.repositories import RepositoryPlace, counts_of, start_of, text_of
 from ..git.limited import one_look
 from ..git.repository import GitFailed, LookCut
@@ -376,7 +376,13 @@ class Cleaner:
         return removal.remove(task.task, task.branch, landed=landed, keeps_files=keeps_files)
 
     def _has_landed(self, task: Task, place: RepositoryPlace) -> bool:
-        """Whether the commit by which a task landed still is in the history of another branch."""
-        if task.state != "COMPLETED" or task.commit_id is None:
+        """Whether another branch has the commit by which a task landed, and that has its changes.
+
+        Its row alone is no proof: whoever writes the bus could name any commit there.
+        """
+        head, commit = (id and place.git.commit(id) for id in (task.head, task.commit_id))
+        if task.state != "COMPLETED" or not head or not commit:
             return False
-        return has_elsewhere(place, task.commit_id, task.branch)
+        return has_elsewhere(place, commit, task.branch) and brings_changes_of(
+            place.git, commit, head
+        )

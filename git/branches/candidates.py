@@ -222,6 +222,21 @@ def contains(repository: Repository, commit: str, other: str) -> bool:
     return True
 
 
+def brings_changes_of(repository: Repository, commit: str, head: str) -> bool:
+    """Return whether a commit, perhaps with those before it, makes the changes of a head.
+
+    It is the proof of a squash, and of picked commits: their history does not have the head. Where
+    the target had some of the changes already, or a driver merged them, there is no proof.
+    """
+    bases = merge_bases(repository, commit, head)
+    changes = patch_id(repository, bases[0], head) if len(bases) == 1 else ""
+    if not changes:
+        return False
+    picked = int(repository.run("rev-list", "--count", "--no-merges", f"{bases[0]}..{head}"))
+    befores = (repository.commit(f"{commit}~{steps}") for steps in {1, picked})
+    return any(before and patch_id(repository, before, commit) == changes for before in befores)
+
+
 def has_elsewhere(place: RepositoryPlace, commit: str, branch: str) -> bool:
     """Return whether a ref other than the branch reaches a commit, here or as last fetched."""
     if place.git.commit(commit) is None:

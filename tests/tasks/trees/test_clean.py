@@ -22,11 +22,12 @@ from ...git_branches.conftest import at, repository
 from .conftest import spawned
 
 
-def worked(bus: Bus, main: Git, name: str = "fix") -> Task:
-    """A task that is done, with one commit."""
+def worked(bus: Bus, main: Git, name: str = "fix", more: tuple[str, ...] = ()) -> Task:
+    """A task that is done, with one commit and perhaps more."""
     task = spawned(bus, main, name, review="none")
     Tasks(bus).start(name, agent="worker-1", token=task.token)
-    at(task.path).commit(name)
+    for words in (name, *more):
+        at(task.path).commit(words)
     return bus.finish_task(name, agent="worker-1", token=task.token)
 
 
@@ -50,6 +51,24 @@ def test_landed_squash_is_cleaned(bus: Bus, main: Git) -> None:
     assert main("rev-parse", "--verify", task.branch).code != 0
     assert Tasks(bus).get("fix").cleaned_at_ms is not None
     assert clean(bus) == []
+
+
+def test_landed_picks_are_cleaned(bus: Bus, main: Git) -> None:
+    task = worked(bus, main, more=("second",))
+    main.commit("of another")
+    main.ok("cherry-pick", f"{task.base}..{task.branch}")
+    Tasks(bus).land("fix", attempt=1, agent="integrator", commit=main.head)
+    (cleaned,) = clean(bus)
+    assert (cleaned.is_removed, cleaned.refs) == (True, [])
+
+
+def test_row_alone_is_no_proof_that_a_head_has_landed(bus: Bus, main: Git) -> None:
+    """A row may name any commit that the target has."""
+    task = worked(bus, main)
+    main.commit("of another")
+    Tasks(bus).land("fix", attempt=1, agent="integrator", commit=main.head)
+    (cleaned,) = clean(bus)
+    assert (cleaned.is_removed, cleaned.refs) == (True, [f"refs/ackbus/rescue/fix/{task.head}"])
 
 
 def test_commits_after_the_one_that_landed_are_kept(bus: Bus, main: Git) -> None:
