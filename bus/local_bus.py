@@ -47,10 +47,6 @@ COLLECT_AFTER_S = 86_400.0
 _COLLECT_BATCH = 100
 
 
-def _may_need_warning(draft: Draft) -> bool:
-    return draft.in_reply_to is not None or not_acted_upon(draft.type) is not None
-
-
 @with_checked_arguments
 class LocalBus:
     """An open bus: its log, with leases, reservations, heartbeats, limits and chain.
@@ -261,9 +257,8 @@ class LocalBus:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to the caller of publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
-        parents = (
-            self._parents_after_warnings(drafts) if any(map(_may_need_warning, drafts)) else {}
-        )
+        notable = [d for d in drafts if d.in_reply_to is not None or not_acted_upon(d.type)]
+        parents = self._parents_after_warnings(notable) if notable else {}
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts, parents=parents)
         from .waiting_limits import publish_when_there_is_room

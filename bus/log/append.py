@@ -82,6 +82,9 @@ _LOOK_AGAIN_MS = 60_000
 #: The module that every process with spans has loaded; others need not load `tracing`.
 _SPANS = "opentelemetry.sdk.trace"
 
+#: The ids of no messages.
+_NO_IDS: AbstractSet[str] = frozenset()
+
 #: Where the type stands among the values of a row.
 _TYPE = 4
 
@@ -140,7 +143,8 @@ class Appender:
             self._put_payloads(large)
         if abs(now_ms - self._looked_ms) > _LOOK_AGAIN_MS:
             self._look(now_ms)
-        orphans = set() if as_history else self._join_conversations(rows, parents)
+        replies = [] if as_history else [row for row in rows if row.in_reply_to is not None]
+        orphans = self._join_conversations(replies, parents) if replies else _NO_IDS
         if self._signer is not None and not as_history:  # what is signed has its conversation
             self._signer.sign(row for row in rows if row.id not in orphans)
         if not self._is_chained:
@@ -189,7 +193,7 @@ class Appender:
 
     def _append_history(self, rows: list[MessageRow]) -> list[Receipt]:
         with self._engine.write():
-            receipts = self._append_rows(rows, orphans=set())
+            receipts = self._append_rows(rows, _NO_IDS)
             new = [receipt.seq for receipt in receipts if not receipt.duplicate]
             if new:
                 Imports(self._engine).note(new[0], new[-1])
@@ -247,11 +251,8 @@ class Appender:
         seq = self._engine.insert(SQL["append"], row.values(), then=self._ring)
         return Receipt(seq, row.id)
 
-    def _join_conversations(self, rows: list[MessageRow], parents: Parents | None) -> set[str]:
+    def _join_conversations(self, replies: list[MessageRow], parents: Parents | None) -> set[str]:
         """Join replies to conversations, and return the ids of those without a stored parent."""
-        replies = [row for row in rows if row.in_reply_to is not None]
-        if not replies:
-            return set()
         if parents is None:
             parents = self.parents(replies)
         orphans = set()
