@@ -36,11 +36,11 @@ from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
 from .access.access import LOOPBACK_NAMES, BusAccess, OwnOrigins, check_origin
 from .access.tokens import Tokens
+from .api.agents import inboxes_router as inboxes
 from .api.agents import router as agents
 from .api.blobs import router as blobs
-from .api.claims import router as claims
 from .api.conversations import router as conversations
-from .api.inboxes import router as inboxes
+from .api.jobs import claims_router as claims
 from .api.jobs import router as jobs
 from .api.leases import router as leases
 from .api.messages import router as messages
@@ -56,11 +56,9 @@ from .connections import (
     url_of,
 )
 from .feed import LiveFeed
-from .health import Readiness
-from .health import router as health
 from .mcp.route import McpMount
-from .metrics import Metrics, RequestMetrics
-from .metrics import router as metrics
+from .monitoring import Metrics, Readiness, RequestMetrics
+from .monitoring import router as monitoring
 from .page.files import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
 from .streams import ROUTERS as LIVE_ROUTERS
@@ -145,7 +143,7 @@ def create_app(
     app.state.protocol = None
     _add_middleware(app, hosts, origins, max_blob_bytes)
     handle_problems(app)
-    for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
+    for router in (*PAGE_ROUTERS, monitoring, *ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     app.state.mcp = mcp
     app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))

@@ -28,7 +28,7 @@ from ..automation.webhooks import BadSignature, WebhookDeliveries, verify
 from ..bus.local_bus import LocalBus
 from ..schema.errors import AckbusError, InvalidInput, LimitReached, NotFound
 from .access.access import Bucket
-from .health import CHECK_S
+from .monitoring import CHECK_S
 
 #: How many bytes of bodies are held at a time: nothing is known of their senders until they are
 #: whole. One alone may be longer, if its endpoint takes it.

@@ -27,8 +27,7 @@ from ..access.tokens import Scope, TooManyRequests
 from ..api.common import TheBus, json_of
 from ..waiting import in_thread, until_gone
 from .access import PayloadBody, PluginName, TheConfig, guarded_router, problems
-from .job_records import record_of
-from .jobs import AutomationJobRecord
+from .jobs import AutomationJobRecord, record_of
 
 # Callers that wait for a run: a bounded number of them, each for a bounded time.
 

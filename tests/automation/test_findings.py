@@ -15,7 +15,7 @@ from ackbus.automation.attention import FOUND, MISSED_FOR_MS, findings
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.schema.queries import engine_of
-from ackbus.server.metrics import Metrics
+from ackbus.server.monitoring import Metrics
 
 from ..conftest import RunBus, wait_until
 from .conftest import Folder
