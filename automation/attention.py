@@ -17,7 +17,7 @@ from ..schema.findings import GRADES, bad, examine, ok, warn
 from ..schema.message.times import format_ts
 from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.jobs.policy import AUTOMATION
-from .config.faults import ConfigFaults
+from .config.values import ConfigFaults
 from .jobs.submission import queue_of, queues_of_plugins
 from .records.breakers import CLOSED, Breakers
 from .records.facts import Inits

@@ -22,7 +22,7 @@ from ..workers.processes.own_child import GRACE_S
 from ..workers.processes.supervisors import Supervisors
 from .active_config import activate
 from .attention import Watch
-from .config.faults import ConfigFaults
+from .config.values import ConfigFaults
 from .jobs import submission
 from .jobs.dispatcher import Dispatcher, recover
 from .jobs.endings import TIMES_MISSED, Alarms, JobEndings

@@ -21,7 +21,7 @@ from .jobs.plugin_run import HANDLE, check_event_type
 from .jobs.submission import AGENTS, JobRequest, Submission
 from .routes.flow import id_of
 from .routes.router import Router
-from .routes.tree import RunTree
+from .routes.runs import RunTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from ..automation.active_config import ConfigSnapshot
-from ..automation.config.access_settings import HEALTH_PATH
 from ..automation.config.models import WebhookEndpoint
+from ..automation.config.settings import HEALTH_PATH
 from ..automation.status import health_of
 from ..automation.webhooks import BadSignature, WebhookDeliveries, verify
 from ..bus.local_bus import LocalBus

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...schema.directory.trust import Owners
-    from ..config.faults import Fault
+    from ..config.values import Fault
 
 #: The one protocol that is spoken.
 PROTOCOL = 2

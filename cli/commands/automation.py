@@ -105,8 +105,8 @@ def start(
     unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and named on
     stderr. Exit code 1 when a service runs already, 78 when the configuration is refused.
     """
-    from ...automation.config.faults import ConfigFaults
     from ...automation.config.load import Demands
+    from ...automation.config.values import ConfigFaults
     from ..running.automation_host import serve
 
     place.refuse_found()
@@ -405,7 +405,7 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
     to stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
     """
     from ...automation.active_config import examine_folder
-    from ...automation.config.faults import ConfigFaults
+    from ...automation.config.values import ConfigFaults
 
     where = folder_of(folder)
     try:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from ...automation.jobs.submission import queue_of, queues_of_plugins
 from ...automation.records.facts import JobLog, LogFilter
-from ...automation.routes.tree import RunJob, RunTree, cancel, is_job, plugin_of
+from ...automation.routes.runs import RunJob, RunTree, cancel, is_job, plugin_of
 from ...bus.local_bus import LocalBus
 from ...schema.errors import NotFound
 from ...schema.message.names import MAX_SEQ

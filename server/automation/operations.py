@@ -13,9 +13,9 @@ import anyio
 from fastapi import FastAPI, Path, Request, Response
 from pydantic import BaseModel, Field
 
-from ...automation.config.faults import ConfigFaults
 from ...automation.config.models import ScheduleEntry
 from ...automation.config.redaction import shown
+from ...automation.config.values import ConfigFaults
 from ...automation.jobs.submission import Submission
 from ...automation.plugins.discovery import Plugin
 from ...automation.plugins.manifest import PluginCommand

@@ -18,8 +18,7 @@ from ...automation.config.models import ApiConfig, Pipeline
 from ...automation.jobs.plugin_run import HANDLE
 from ...automation.jobs.submission import JobRequest, Submission
 from ...automation.routes.conditions import CompiledPipeline
-from ...automation.routes.tree import RunTree, wait
-from ...automation.runs import PipelineRun, begin_run, result_of
+from ...automation.routes.runs import PipelineRun, RunTree, begin_run, result_of, wait
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, NotFound
 from ..access.access import TheClient
