@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from ...schema.errors import Refused
 from ...schema.process_table import is_running
 from ..branches.repositories import repository_at
-from ..repository import GitFailed
+from ..repository import GitFailed, is_missing, read_small, replace_text
 from ..sealed import sealed_tree
-from ..text_file import is_missing, read_small, replace_text
 from .tree_list import CHECK_MARK, admin_folders, admin_of, is_check, is_marked, mark_of, read_lock
 
 TYPE_CHECKING = False

@@ -95,7 +95,7 @@ OPENING: dict[str, str] = {
     "git/trees/work_trees.py": "the folder of all work trees",
     "git/work_tree.py": "git's own files",
     "git/guard.py": "git's own files",
-    "git/text_file.py": "git's own files",
+    "git/repository.py": "git's own files",
     "tasks/roles/job_run.py": "a worker's scratch folder",
     "tasks/roles/worker_name.py": "a worker's scratch folder",
     "wake/terminals.py": "what the kernel tells in /proc; what a window of screen shows",
