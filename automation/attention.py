@@ -20,8 +20,7 @@ from ..subscribers.jobs.policy import AUTOMATION
 from .config.values import ConfigFaults
 from .jobs.submission import queue_of, queues_of_plugins
 from .records.breakers import CLOSED, Breakers
-from .records.facts import Inits
-from .records.fence import Activations, Fence
+from .records.facts import Activations, Fence, Inits
 from .schedules.tables import Decisions, Schedules
 
 TYPE_CHECKING = False
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from ..schema.findings import Check, Finding
     from .jobs.endings import Alarms
     from .records.breakers import Breaker
-    from .records.facts import Init
-    from .records.fence import Activation
+    from .records.facts import Activation, Init
 
 # Measures of an automation, for its findings and metrics.
 #

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .files import hash_of, path_from
 from .models import AdmissionConfig, Config, ServiceConfig, StateConfig
-from .reading import hash_of, path_from
 from .settings import AccessReader, pipelines, plugin_settings, routes, webhooks
 from .sources import (
     BY_NAME,

@@ -9,6 +9,7 @@ import re
 import orjson
 
 from ...schema.errors import InvalidInput
+from .files import hash_of, read_bytes
 from .models import (
     ApiConfig,
     ApiToken,
@@ -22,7 +23,6 @@ from .models import (
     WebhookEndpoint,
     WebhooksConfig,
 )
-from .reading import hash_of, read_bytes
 from .sources import compare
 from .value_forms import own_zone
 from .values import SWITCH, Frozen, Secret, key_of, near

@@ -12,7 +12,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...schema.errors import InvalidInput
-from .reading import read_bytes
+from .files import read_bytes
 from .values import PartOf, Rate
 
 # Cron expressions: five fields, as Debian's crontab has them.

@@ -16,8 +16,8 @@ import orjson
 from ...schema.directory.enclosure import EnclosedFile, Enclosure, LinkRefused
 from ...schema.directory.trust import Distrusted, check
 from ...schema.errors import AckbusError, NotFound, Refused
+from ..config.files import NO_PATH, hash_of, read_bytes
 from ..config.models import TIMEOUTS_S
-from ..config.reading import NO_PATH, hash_of, read_bytes
 from ..config.values import SWITCH, Fault, Frozen, near
 from .manifest import Manifest, name_in, read_manifest
 

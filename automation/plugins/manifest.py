@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, SkipValidation
 
-from ..config.reading import read_bytes
+from ..config.files import read_bytes
 from ..config.validation import Free, Id, Name, Object, Settings, Template, Text, Validation
 from ..config.values import Frozen
 from ..config.yaml_tree import Items, Map, parse

@@ -64,8 +64,8 @@ def init(
     Exit code 3 when there is a configuration, or another file in the place of one.
     """
     from ...automation.active_config import files_of
+    from ...automation.config.files import make_starter
     from ...automation.config.sources import write_seal
-    from ...automation.config.starter import make_starter
 
     if folder is not None and config is not None:
         raise InvalidInput("give DIR or --config, not both")
@@ -450,7 +450,7 @@ def show(
     if output.is_json():
         output.json_line(view)
     else:
-        from ...automation.config.reading import yaml_of
+        from ...automation.config.files import yaml_of
 
         output.body(yaml_of(view))
     return 0
@@ -515,7 +515,7 @@ def diff(
 
 def _is_of_service(folder: Path, directory: str | None) -> bool:
     """Print whether the service of a bus has the configuration of a folder, and return it."""
-    from ...automation.records.fence import Fence
+    from ...automation.records.facts import Fence
     from ...automation.service_lock import running_pid
 
     place = ServicePlace(config=str(folder), directory=directory)

@@ -18,7 +18,6 @@ from ..monitoring import Metrics, Readiness
 from ..problems import ProblemStyle, handle_problems
 from ..waiting import bound_threads
 from .access import ConfigFollower, RunningService, ServiceAccess
-from .jobs import router as jobs
 from .operations import describe, open_routes
 from .operations import discovery_router as discovery
 from .operations import documents_router as openapi
@@ -27,6 +26,7 @@ from .operations import health_router as health
 from .operations import router as operations
 from .operations import schedules_router as schedules
 from .triggers import WaitingCallers
+from .triggers import jobs_router as jobs
 from .triggers import router as triggers
 
 #: Where the operations are described.

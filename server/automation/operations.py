@@ -43,7 +43,7 @@ from .access import (
     open_router,
     problems,
 )
-from .jobs import MAX_COUNTED
+from .triggers import MAX_COUNTED
 
 # Discovery: what there is to trigger. All but the details of a plugin is open.
 

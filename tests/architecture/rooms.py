@@ -84,7 +84,7 @@ OPENING: dict[str, str] = {
     "bus/signing.py": "this user's keys",
     "export/backup.py": "the directory of a backup itself, which its user names",
     "doctor/repair/files_beside.py": "the directories beside a bus, to look for backups",
-    "automation/config/reading.py": "the operator's configuration; the seal of a configuration",
+    "automation/config/files.py": "the operator's configuration; the seal of a configuration",
     "git/sealed.py": "git's own files, and a folder of git's that it makes",
     "git/target_refs.py": "files of the target's work tree",
     "git/branches/forecast.py": "a temporary folder of its own",

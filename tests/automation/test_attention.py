@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus, Draft
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Fence
 from ackbus.server.monitoring import Metrics
 
 from ..conftest import RunBus, wait_until
