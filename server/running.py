@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from ipaddress import ip_address
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -107,33 +106,7 @@ def create_app(
             served.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        bound_threads()
-        app.state.uploads = CapacityLimiter(UPLOADS)
-        app.state.downloads = CapacityLimiter(DOWNLOADS)
-        app.state.feed = feed = LiveFeed(bus)
-        app.state.waiting = WaitingClients(feed)
-        async with mcp.lifespan(app):
-            try:
-                yield
-            finally:
-                await feed.close()
-
-    app = FastAPI(
-        title="ackbus",
-        summary="A local-first message bus for coding agents.",
-        version=version("ackbus"),
-        servers=[{"url": "/", "description": "The server that this document comes from."}],
-        redirect_slashes=False,  # a path with a slash at its end is unknown, not redirected
-        docs_url=None,  # its page loads scripts from elsewhere
-        redoc_url=None,
-        openapi_url=_DOCUMENT,
-        telemetry=_telemetry(),
-        generate_unique_id_function=lambda route: route.name,
-        lifespan=lifespan,
-    )
+    app = _new_app(bus, mcp)
     app.state.bus = bus
     app.state.access = access
     app.state.patience = patience or ClientTimeouts()
@@ -155,6 +128,37 @@ def create_app(
         add_door(app, create_door(bus, pushpals_access))
     app.include_router(nowhere)
     return app
+
+
+def _new_app(bus: LocalBus, mcp: McpMount) -> FastAPI:
+    """Return an application without operations; while it runs, it has a live feed of the bus."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bound_threads()
+        app.state.uploads = CapacityLimiter(UPLOADS)
+        app.state.downloads = CapacityLimiter(DOWNLOADS)
+        app.state.feed = feed = LiveFeed(bus)
+        app.state.waiting = WaitingClients(feed)
+        async with mcp.lifespan(app):
+            try:
+                yield
+            finally:
+                await feed.close()
+
+    return FastAPI(
+        title="ackbus",
+        summary="A local-first message bus for coding agents.",
+        version=version("ackbus"),
+        servers=[{"url": "/", "description": "The server that this document comes from."}],
+        redirect_slashes=False,  # a path with a slash at its end is unknown, not redirected
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url=_DOCUMENT,
+        telemetry=_telemetry(),
+        generate_unique_id_function=lambda route: route.name,
+        lifespan=lifespan,
+    )
 
 
 def _add_middleware(
@@ -299,12 +303,7 @@ class Listeners:
     def __enter__(self) -> Listeners:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

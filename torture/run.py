@@ -25,7 +25,6 @@ from .roles import BACKOFF_S, INTERRUPTED, MAX_ATTEMPTS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from .history import RunFiles, TorturePlan
 
@@ -452,12 +451,7 @@ class AgentProcesses:
     def __enter__(self) -> AgentProcesses:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for name in self._processes.names:
             self._processes.kill(name)
 
