@@ -111,10 +111,16 @@ def enqueue_request(
 @requests_router.post("/claim")
 def claim_request(body: TheBody, requests: TheRequests, planner: TheClient) -> Response:
     """Claim the first request in line."""
-    claimed = requests.claim(worker_in(body, "agentId", planner), client=client_of(planner))
+    agent = worker_in(body, "agentId", planner)
+    return _claimed("request", requests.claim(agent, client=client_of(planner)))
+
+
+def _claimed(kind: str, claimed: tuple[dict[str, Any], int, int] | None) -> Response:
+    """Return the answer to a claim: the row, its wait and the token; or that none is left."""
     if claimed is None:
-        return none_left("requests")
-    return ok(request=claimed[0], queueWaitMs=claimed[1], claimToken=claimed[2])
+        return none_left(f"{kind}s")
+    row, wait_ms, token = claimed
+    return ok(**{kind: row}, queueWaitMs=wait_ms, claimToken=token)
 
 
 @requests_router.post("/{id}/complete")
@@ -180,10 +186,8 @@ def enqueue_job(
 def claim_job(body: TheBody, jobs: TheJobs, sweep: TheSweep, worker: TheClient) -> Response:
     """Claim a job: the worker's own first, then the first in line."""
     sweep.when_due()
-    claimed = jobs.claim(worker_in(body, "workerId", worker), client=client_of(worker))
-    if claimed is None:
-        return none_left("jobs")
-    return ok(job=claimed[0], queueWaitMs=claimed[1], claimToken=claimed[2])
+    name = worker_in(body, "workerId", worker)
+    return _claimed("job", jobs.claim(name, client=client_of(worker)))
 
 
 @jobs_router.post("/{id}/complete")
