@@ -137,16 +137,13 @@ def missed_times(bus: LocalBus) -> dict[str, int]:
     return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
 
 
-def starving_schedules(bus: LocalBus, limit: int = MAX_STARVING) -> list[StarvingSchedule]:
+def starving_schedules(bus: LocalBus) -> list[StarvingSchedule]:
     """Return the schedules that were kept from firing at least `STARVES_AFTER` times in a row.
 
-    Times outside of their days and windows don't count, and a paused schedule doesn't starve.
-
-    Args:
-        bus: an open bus.
-        limit: how many to return at most; the longest starving first.
+    Times outside of their days and windows don't count, and a paused schedule doesn't starve. The
+    longest starving come first, `MAX_STARVING` at most.
     """
-    starving = Schedules.of(bus).starving(STARVES_AFTER, limit)
+    starving = Schedules.of(bus).starving(STARVES_AFTER, MAX_STARVING)
     return [
         StarvingSchedule(
             schedule.plugin, schedule.id, schedule.kept_back, schedule.last_fired_ms, why

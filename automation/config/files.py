@@ -78,13 +78,8 @@ def hash_of(data: bytes) -> str:
 # Writing: files that are there as a whole or not at all, and values as YAML for people.
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write a file in place of an earlier one; a crash leaves one of both.
-
-    Args:
-        path: the file.
-        data: its new content.
-        mode: its permissions; by default those of its owner alone.
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file of its owner alone in place of an earlier one; a crash leaves one of both.
 
     Raises:
         OSError: it can't be written; the earlier one stays.
@@ -94,7 +89,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         with new:
             new.write(data)
             new.flush()
-            os.fchmod(new.fileno(), mode)
+            os.fchmod(new.fileno(), 0o600)
             os.fsync(new.fileno())
         os.replace(new.name, path)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Facts and states of plugins, the log of their jobs, and the statements of these tables."""
+"""Facts and states of plugins, the log of their jobs, their tables, and the fence of the service."""
 
 from __future__ import annotations
 

@@ -453,10 +453,10 @@ class Entries:
                 by_priority[PRIORITY_NAMES[priority]] += count
         return by_status, by_priority
 
-    def in_line(self, limit: int = SHOWN_IN_LINE) -> list[dict[str, Any]]:
+    def in_line(self) -> list[dict[str, Any]]:
         """Return the first of those that may be claimed, in line, with places and estimates."""
         views = Views.of(self.bus)
-        jobs = JobControl(self.queue).list(states.QUEUED, limit=limit)
+        jobs = JobControl(self.queue).list(states.QUEUED, limit=SHOWN_IN_LINE)
         waiting = [
             self._entry(job.seq, job) for job in jobs if views.place(self.queue.info, job.seq)
         ]
