@@ -267,8 +267,6 @@ def metrics(request: Request) -> Response:
 # A scrape must cost little however long the log is, and have few labels however many agents and
 # queues there are, so every query here has a bound.
 
-# Metrics of the automation, read from the tables and the log at each scrape.
-
 #: How many plugins, and how many breakers, have metrics of their own.
 MAX_LABELS = 100
 

@@ -1,4 +1,4 @@
-"""Facts and states of plugins, the log of their jobs, their tables, and the fence of the service."""
+"""Facts and states of plugins, the log of their jobs, their tables; the fence of a service."""
 
 from __future__ import annotations
 

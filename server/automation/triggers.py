@@ -60,8 +60,6 @@ from ..api.common import MAX_PAGE, TheBus, json_of
 from ..waiting import in_thread, until_gone
 from .access import PayloadBody, PluginName, TheConfig, guarded_router, problems
 
-# Triggers: a command of a plugin or a pipeline; and the callers that wait for their end.
-
 # Callers that wait for a run: a bounded number of them, each for a bounded time.
 
 #: When a caller that finds no place may try again, in seconds.
@@ -275,8 +273,6 @@ def _ended(
         "tree": [record_of(bus, job) for job in tree.jobs],
     }
 
-
-# Jobs of the automation: what became of one, of all that followed it, and lists.
 
 # The JSON of jobs: of one with the answer of its plugin, and of lists.
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.options import JobState
 
-# An entry of the queues of tasks: a message, its job and its newest claim, in PushPals' words.
-
 # The words of other systems for the states and priorities of this one: one table.
 #
 # Stored is the bus's own word. The views of the schema say the same in SQL; a test compares them.
