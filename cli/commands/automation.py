@@ -65,8 +65,8 @@ def init(
     Exit code 3 when there is a configuration, or another file in the place of one.
     """
     from ...automation.active_config import files_of
+    from ...automation.config.files import make_starter
     from ...automation.config.sources import write_seal
-    from ...automation.config.starter import make_starter
 
     if folder is not None and config is not None:
         raise InvalidInput("give DIR or --config, not both")
@@ -106,8 +106,8 @@ def start(
     unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and named on
     stderr. Exit code 1 when a service runs already, 78 when the configuration is refused.
     """
-    from ...automation.config.faults import ConfigFaults
     from ...automation.config.load import Demands
+    from ...automation.config.values import ConfigFaults
     from ..running.automation_host import serve
 
     place.refuse_found()
@@ -412,7 +412,7 @@ def check(
     to stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
     """
     from ...automation.active_config import examine_folder
-    from ...automation.config.faults import ConfigFaults
+    from ...automation.config.values import ConfigFaults
 
     where = folder_of(folder)
     try:
@@ -458,7 +458,7 @@ def show(
     if output.is_json:
         output.json_line(view)
     else:
-        from ...automation.config.reading import yaml_of
+        from ...automation.config.files import yaml_of
 
         output.body(yaml_of(view))
     return 0
@@ -525,7 +525,7 @@ def diff(
 
 def _is_of_service(output: Output, folder: Path, directory: str | None) -> bool:
     """Print whether the service of a bus has the configuration of a folder, and return it."""
-    from ...automation.records.fence import Fence
+    from ...automation.records.facts import Fence
     from ...automation.service_lock import running_pid
 
     place = ServicePlace(config=str(folder), directory=directory, output=output)

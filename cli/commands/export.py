@@ -16,8 +16,8 @@ from ...export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ...export.jsonl.importer import FieldMap, ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.parts import exported_files
-from ...git.history import Commit, MessageFilters, traffic
-from ...git.staging import stage as stage_for_git
+from ...git.bus_files import Commit, MessageFilters, traffic
+from ...git.bus_files import stage as stage_for_git
 from ...schema.directory.layout import BUS_DIR_VARIABLE, has_export
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.patterns import TypePattern

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...automation.routes.conditions import CompiledPipeline
     from ...automation.routes.preview import Replayed
     from ...automation.routes.router import Index
-    from ...automation.routes.tree import RunTree
+    from ...automation.routes.runs import RunTree
 
 # Routes: list, and history through them.
 
@@ -193,7 +193,7 @@ def graph(
 @pipeline.command("tree", example="bus pipeline tree 0198c0de-0000-7000-8000-000000000001")
 def tree(job: JobId, place: ServicePlace = SERVICE) -> int:
     """Print the jobs of a run as a tree, each with its state. 'bus trace' prints all messages."""
-    from ...automation.routes.tree import RunTree
+    from ...automation.routes.runs import RunTree
 
     with place.open() as bus:
         _show_tree(place.output, RunTree.of(bus, job))
@@ -212,7 +212,7 @@ def cancel(
 
     What runs is ended. Exit code 4 when all were over.
     """
-    from ...automation.routes.tree import cancel as cancel_tree
+    from ...automation.routes.runs import cancel as cancel_tree
 
     with place.open() as bus:
         jobs = cancel_tree(bus, job, why)
@@ -234,7 +234,7 @@ def repeat(
     of now. 'bus job retry' goes on with a job that failed instead.
     """
     from ...automation.jobs.submission import Submission
-    from ...automation.routes.tree import rerun_request
+    from ...automation.routes.runs import rerun_request
 
     place.refuse_found()
     with place.open() as bus:
@@ -251,8 +251,8 @@ def _run(
     limit_s: float | None,
 ) -> int:
     from ...automation.routes.router import Router
-    from ...automation.routes.tree import wait as wait_for
-    from ...automation.runs import begin_run, result_of
+    from ...automation.routes.runs import begin_run, result_of
+    from ...automation.routes.runs import wait as wait_for
     from ...automation.service_lock import is_running
 
     with place.open() as bus:

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.leases import Lease
-from ...git.guard import GuardHook, GuardHooks
-from ...git.hooks_path import moved_hooks
+from ...git.guard import GuardHook, GuardHooks, moved_hooks
 from ...git.repository import GitFailed
 from ...git.work_tree import WorkTree
 from ...schema.directory.layout import BUS_DIRECTORY

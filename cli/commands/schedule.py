@@ -216,7 +216,7 @@ def _entries(snapshot: ConfigSnapshot) -> dict[tuple[str, str], ScheduleEntry]:
 
 def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
     """Return the schedule that a plugin, or a plugin and an id, name."""
-    from ...automation.config.faults import near
+    from ...automation.config.values import near
 
     entries = _entries(snapshot)
     plugin, _, id = name.partition(".")
@@ -234,9 +234,8 @@ def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
 
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
-    from ...automation.config.cron import check_cron
-    from ...automation.config.durations import interval_s
     from ...automation.config.models import ScheduleEntry
+    from ...automation.config.value_forms import check_cron, interval_s
 
     if cron is not None:
         return ScheduleEntry(plugin="", cron=check_cron(cron))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.reservations.reservations import project_root
-from ...git.driver_setup import DriverSetup
+from ...git.bus_files import DriverSetup
 from ...schema.directory.layout import BUS_DIRECTORY, expand_home
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent

@@ -133,7 +133,7 @@ def _of(config: Config) -> WebhooksConfig:
 
 
 def _named(webhooks: WebhooksConfig, name: str) -> WebhookEndpoint:
-    from ...automation.config.faults import near
+    from ...automation.config.values import near
 
     for endpoint in webhooks.endpoints:
         if name in (endpoint.name, endpoint.path):

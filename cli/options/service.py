@@ -124,8 +124,8 @@ class ServicePlace:
             ConfigFaults: it is refused.
             Refused: it was only found.
         """
-        from ...automation.config.faults import ConfigFaults
         from ...automation.config.load import TO_ACT, Demands
+        from ...automation.config.values import ConfigFaults
 
         self.refuse_found()
         try:
@@ -166,7 +166,7 @@ class ServicePlace:
 
     def warn_of_hidden_plugins(self) -> None:
         """Warn of plugins that are hidden by others of the same name."""
-        from ...automation.config.faults import ConfigFaults
+        from ...automation.config.values import ConfigFaults
 
         with suppress(ConfigFaults):  # 'bus automation start' reports them
             for warning in self.look().registry.shadowed:

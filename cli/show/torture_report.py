@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ...torture.history import TorturePlan
-    from ...torture.processes import AgentProcesses
     from ...torture.proofs import TortureProof
-    from ...torture.run import Growth, Measurements
+    from ...torture.run import AgentProcesses, Growth, Measurements
 
 _MIB = 1024 * 1024
 

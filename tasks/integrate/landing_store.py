@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ...bus.local_bus import LocalBus
     from ...subscribers.queues.queue import Queue
-    from ..records.task_table import LandingState
     from .checks import CheckResult
     from .entries import LandingEntry, MergedEntry, OutcomeKind
     from .integrator import TargetLease
@@ -172,12 +171,7 @@ class LandingStore:
             for merged in batch:
                 self._tell_session(merged.entry, words_of_check(result))
 
-    def intend(
-        self,
-        batch: Sequence[MergedEntry],
-        results: Sequence[CheckResult],
-        state: LandingState = "intended",
-    ) -> list[Landing]:
+    def intend(self, batch: Sequence[MergedEntry], results: Sequence[CheckResult]) -> list[Landing]:
         """Store and tell which commits are about to be those of the target.
 
         Raises:
@@ -221,7 +215,7 @@ class LandingStore:
                     tree=merged.candidate.tree,
                     patch_id=merged.patch_id,
                     checks=checks,
-                    state=state,
+                    state="intended",
                     completion_seq=merged.entry.message.seq,
                     intended_at_ms=now_ms,
                 )

@@ -372,7 +372,6 @@ def test_hook_loads_little(agent: str, code: int, guarded: Git, bus: Bus) -> Non
     assert ours == {
         "ackbus.git",
         "ackbus.git.limited",
-        "ackbus.git.text_file",
         "ackbus.git.repository",
         "ackbus.git.work_tree",
     }
