@@ -125,13 +125,28 @@ def test_report_for_people_is_plain_in_a_pipe_and_its_next_steps_work(
     assert "was killed on purpose" in done.out
     assert str(tmp_path / "bus/bus.jsonl") in done.out
     steps = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  bus ")]
-    assert [step[0] for step in steps] == ["tail", "trace", "queue", "agents"]
+    assert [step[0] for step in steps] == ["tail", "trace", "queue", "agents", "ui"]
+    assert steps.pop() == ["ui", "--dir", str(tmp_path / "bus")]
+    assert done.out.endswith(f"Remove what the demo made:\n  rm -rf {tmp_path}/bus\n")
     shown = {step[0]: run_bus(*step) for step in steps}
     assert {name: ended.code for name, ended in shown.items()} == dict.fromkeys(shown, 0)
     assert f"the bus is in {tmp_path}/bus, and stays there" in done.err
     assert "examine.held" in shown["trace"].out
     assert "examine.done" in shown["trace"].out
     assert "expired" not in shown["trace"].out
+
+
+def test_a_folder_that_was_there_before_is_not_to_be_removed(
+    run_bus: RunBus, tmp_path: Path
+) -> None:
+    """A person who pastes the last line keeps what is beside the bus."""
+    write_tree(tmp_path / "tree", 1)
+    where = tmp_path / "my files"
+    where.mkdir()
+    done = run_bus("demo", tmp_path / "tree", "--dir", where)
+    assert done.code == 0, done.err
+    assert "rm -rf" not in done.out
+    assert done.out.endswith(f"  and the bus in '{where}', a folder that was there before\n")
 
 
 def test_report_counts_one_thing_as_one_and_leaves_out_what_there_is_none_of(
