@@ -13,9 +13,9 @@ one document run in order, in one shell, in one empty folder, with the installed
 ``python``
     A program in a process of its own. It must end with 0; its output is free.
 
-A ``python`` or ``sh`` block whose first line (the second, below ``#!``) is a comment with a file's name
-alone, ``# worker.py``, is what a reader saves under that name: it is written there, executable, and not
-run.
+A ``python`` or ``sh`` block whose first line (the second, below ``#!``) is a comment with a file's
+name alone, ``# worker.py``, is what a reader saves under that name: it is written there, may be
+started, and is not run.
 
 ``no-run`` after the language leaves a block out, for the reason that a comment just above it gives:
 ``<!-- no-run: needs two terminals -->``. Blocks in other languages are only read.
@@ -170,11 +170,13 @@ def _run(steps: list[Step], env: Mapping[str, str], scratch: Path) -> list[tuple
     script, output, project = (scratch / name for name in ("script", "output", "project"))
     script.write_text("".join(map(_as_script, steps)))
     project.mkdir()
+    temporary = scratch / "tmp"  # what a demo leaves there goes with the document
+    temporary.mkdir()
     with output.open("wb") as file:
         shell = subprocess.Popen(
             ["bash", script],
             cwd=project,
-            env=env,
+            env={**env, "TMPDIR": str(temporary)},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
