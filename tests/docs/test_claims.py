@@ -22,12 +22,20 @@ FIGURES = (
         "Redis, nothing on disk",
         ("300 bytes", "redis"),
     ),
+    ("the same", "publish", ("300 bytes", "ackbus"), "litequeue", ("300 bytes", "litequeue")),
     (
         "a job that does nothing: claim, run, complete",
         "work",
         ("ackbus worker",),
         "litequeue",
         ("litequeue",),
+    ),
+    (
+        "the same",
+        "work",
+        ("ackbus worker",),
+        "a Redis stream, read 32 at a time",
+        ("redis streams, 32 at a time",),
     ),
     (
         "from publish to a handler in another process, p50",
