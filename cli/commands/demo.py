@@ -43,15 +43,15 @@ def _own_command() -> str:
     return "bus" if shutil.which("bus") else shlex.quote(own_path())
 
 
-def _last_steps(directory: str, made: list[str]) -> Iterator[str]:
+def _last_steps(directory: str, leftovers: list[str]) -> Iterator[str]:
     """Yield the command that shows the page, and the one that removes what the demo made."""
     yield "See it all in the browser:"
     yield f"  {_own_command()} ui --dir {shlex.quote(directory)}"
     yield "Remove what the demo made:"
-    if made:
+    if leftovers:
         # Objects of git are read-only: without -f a terminal is asked about each of them.
-        yield f"  rm -rf {shlex.join(made)}"
-    if not any(os.path.commonpath((directory, path)) == path for path in made):
+        yield f"  rm -rf {shlex.join(leftovers)}"
+    if not any(os.path.commonpath((directory, path)) == path for path in leftovers):
         yield f"  and the bus in {shlex.quote(directory)}, a folder that was there before"
 
 

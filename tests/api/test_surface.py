@@ -146,7 +146,7 @@ def test_each_public_name_stands_in_one_topic_of_the_page() -> None:
 
 
 def test_no_sentence_of_the_page_is_cut() -> None:
-    """What stands after a name ends as a sentence does, or is a list of names."""
+    """The text after a name ends as a sentence does, or is a list of names."""
     about = re.findall(r"^ *- (?:\*\*|`).*?: (.*)$", reference.render(), re.M)
     assert len(about) > 200
     assert [text for text in about if text[-1] not in ".`"] == ["no payload at all"]

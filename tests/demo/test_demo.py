@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sysconfig
@@ -22,6 +23,8 @@ from ackbus.schema.queries import file_of
 from ..conftest import RunBus, wait_until
 
 pytestmark = pytest.mark.slow
+
+BUS = f"{sysconfig.get_path('scripts')}/bus"
 
 
 def write_tree(root: Path, files: int) -> set[str]:
@@ -161,6 +164,32 @@ def test_report_counts_one_thing_as_one_and_leaves_out_what_there_is_none_of(
     assert not [word for word in ("Python without", "could not", "left out") if word in done.out]
 
 
+def test_a_terminal_sees_how_far_the_demo_is(tmp_path: Path, bus_env: dict[str, str]) -> None:
+    """A line on stderr that is gone at the end; stdout, a pipe here, has the report alone."""
+    write_tree(tmp_path / "tree", 1)
+    ours, theirs = pty.openpty()
+    command = [BUS, "demo", str(tmp_path / "tree"), "--dir", str(tmp_path / "bus")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env={**bus_env, "TERM": "xterm"}
+    ) as process:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: read_terminal(ours), b""))
+        out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"examining" in shown
+    assert b"examining" not in out
+    assert b"Remove what the demo made:" in out
+
+
+def read_terminal(terminal: int) -> bytes:
+    """The next bytes that a terminal shows; none once no process has it open."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
 def test_what_cannot_be_read_is_reported_as_failed_and_what_is_binary_left_out(
     run_bus: RunBus, tmp_path: Path
 ) -> None:
@@ -221,7 +250,7 @@ def test_a_bus_that_is_in_use_is_refused_and_left_as_it_was(
 @contextmanager
 def demo_at_work(tree: Path, where: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A demo that has all its agents and has killed its worker: a takeover is still to come."""
-    command = [f"{sysconfig.get_path('scripts')}/bus", "demo", str(tree), "--dir", str(where)]
+    command = [BUS, "demo", str(tree), "--dir", str(where)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as process:

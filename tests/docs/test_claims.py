@@ -1,4 +1,4 @@
-"""What documents claim: each figure is on record, each error that they quote is one of ours."""
+"""The claims of documents: each figure is on record, each error that they quote is one of ours."""
 
 import json
 import re
@@ -137,7 +137,7 @@ def sources() -> str:
 
 
 def test_every_quoted_error_is_one_of_ours() -> None:
-    """What examples print is compared where they run; these texts must stand in the sources."""
+    """The output of examples is compared where they run; these texts must stand in the sources."""
     page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
     quoted = QUOTED.findall(page)
     assert len(quoted) > 9
