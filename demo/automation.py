@@ -28,7 +28,7 @@ from ..subscribers.jobs.claims import COMPLETED, Claims
 from ..subscribers.jobs.errors import QueueNotFound
 from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.queues.queues import Queues
-from .run import TIMEOUT_S, fresh_folder, named_bus, wait_until
+from .run import TIMEOUT_S, Stage, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -408,6 +408,7 @@ class AutomationRun:
     Attributes:
         directory: the bus, which stays.
         folder: the configuration, which stays too.
+        made: the paths that the demo made, to be removed by a person.
         took_s: how long it took, in seconds.
         went_by_s: the seconds that went by on the clock of the service.
         proof: what the log proves.
@@ -416,6 +417,7 @@ class AutomationRun:
 
     directory: str
     folder: str
+    made: list[str]
     took_s: float
     went_by_s: float
     proof: AutomationProof
@@ -434,11 +436,11 @@ def run_automation_demo(*, directory: str | None, say: Say, progress: Progress) 
         Refused: `directory` holds a bus already.
         AckbusError: something that was to happen does not.
     """
-    named = named_bus(directory)
+    stage = Stage(directory)
     began = time.monotonic()
-    folder = Path(fresh_folder(), "automation")
+    folder = Path(stage.fresh_folder(), "automation")
     make_folder(folder)
-    where = named or bus_of(folder)
+    where = stage.named or bus_of(folder)
     say(f"the configuration is in {folder}, the bus in {where}; both stay there")
     with JumpingService(folder, where) as service, progress("automating", len(_ACTS)) as move:
         for number, act in enumerate(_ACTS, 1):
@@ -449,7 +451,7 @@ def run_automation_demo(*, directory: str | None, say: Say, progress: Progress) 
         (first, *_) = jobs_of(service.bus, STEPS[0])
         went_by_s = service.ahead_s
     took_s = time.monotonic() - began
-    return AutomationRun(where, str(folder), took_s, went_by_s, proof, first.seq)
+    return AutomationRun(where, str(folder), stage.made, took_s, went_by_s, proof, first.seq)
 
 
 def _schedule(service: JumpingService, folder: Path) -> str:

@@ -38,25 +38,40 @@ if TYPE_CHECKING:
 TIMEOUT_S, LOOK_EVERY_S = 60.0, 0.05
 
 
-def named_bus(directory: str | None) -> str | None:
-    """Return the real path of the directory that a user named for the bus, or None.
+class Stage:
+    """The folders of one demo.
+
+    Args:
+        directory: the directory that a user named for the bus; None: the demo chooses one.
 
     Raises:
         Refused: it holds a bus: its agents could have the names of the demo's.
+
+    Attributes:
+        named: the real path of that directory, or None.
+        made: the real paths of what the demo makes and leaves behind. A directory that was there
+            before is not among them.
     """
-    if directory is None:
-        return None
-    if os.path.exists(Layout(directory).database):
-        raise Refused(
-            f"{directory} holds a bus already, and the demo makes its own; choose another"
-            " directory with --dir"
-        )
-    return os.path.realpath(directory)
 
+    def __init__(self, directory: str | None) -> None:
+        self.named: str | None = None
+        self.made: list[str] = []
+        if directory is None:
+            return
+        if os.path.exists(Layout(directory).database):
+            raise Refused(
+                f"{directory} holds a bus already, and the demo makes its own; choose another"
+                " directory with --dir"
+            )
+        self.named = os.path.realpath(directory)
+        if not os.path.lexists(self.named):
+            self.made.append(self.named)
 
-def fresh_folder() -> str:
-    """Make a temporary folder, and return its real path."""
-    return os.path.realpath(tempfile.mkdtemp(prefix="ackbus-demo-"))
+    def fresh_folder(self) -> str:
+        """Make a temporary folder, and return its real path."""
+        folder = os.path.realpath(tempfile.mkdtemp(prefix="ackbus-demo-"))
+        self.made.append(folder)
+        return folder
 
 
 def wait_until(is_done: Callable[[], object], what: str, troubles: Callable[[], object]) -> None:
@@ -181,6 +196,7 @@ class DemoRun:
 
     Attributes:
         directory: the bus, which stays.
+        made: the paths that the demo made, to be removed by a person.
         took_s: how long it took, in seconds.
         proof: what the log proves.
         binary: how many binary files were left out.
@@ -188,6 +204,7 @@ class DemoRun:
     """
 
     directory: str
+    made: list[str]
     took_s: float
     proof: DemoProof
     binary: int
@@ -214,7 +231,8 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
     if next(iter(TextFiles(root, leave_out=leave_out)), None) is None:
         raise NotFound(f"nothing to examine: no text files in {root}")
     began = time.monotonic()
-    place = named_bus(directory) or os.path.join(fresh_folder(), BUS_DIRECTORY)
+    stage = Stage(directory)
+    place = stage.named or os.path.join(stage.fresh_folder(), BUS_DIRECTORY)
     with LocalBus.init(place) as bus, Exporter(bus):
         where = bus.layout.directory
         say(f"the bus is in {where}, and stays there")
@@ -231,7 +249,8 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
             _watch(bus, workers, tasks, say, move)
         Inbox(bus, COORDINATOR).ack(bus.log.newest_seq())
         proof = read_proof(bus)
-    return DemoRun(where, time.monotonic() - began, proof, tree.binary, tree.unreadable)
+    took_s = time.monotonic() - began
+    return DemoRun(where, stage.made, took_s, proof, tree.binary, tree.unreadable)
 
 
 def _assign(bus: LocalBus, tree: TextFiles) -> int:

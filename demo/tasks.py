@@ -18,7 +18,7 @@ from ..schema.children import PythonProcesses
 from ..tasks.control.requests import Requests
 from ..tasks.steps.messages import TaskNotFound
 from ..tasks.steps.tasks import Tasks
-from .run import fresh_folder, named_bus, wait_until
+from .run import Stage, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,12 +112,14 @@ class Project:
     Attributes:
         repository: the path of the repository.
         meeting: the folder by whose files the agents wait for each other.
+        held: the file in it that says that an agent stalls.
         agent, planner: the programs.
     """
 
     def __init__(self, folder: str) -> None:
         self.repository = os.path.join(folder, "shop")
         self.meeting = os.path.join(folder, "meeting")
+        self.held = os.path.join(self.meeting, "held")
         self.agent = os.path.join(folder, "agent.sh")
         self.planner = os.path.join(folder, "planner.sh")
         self._git = Repository(self.repository)
@@ -331,6 +333,7 @@ class TasksRun:
     Attributes:
         directory: the bus, which stays.
         repository: the repository, which stays too.
+        made: the paths that the demo made, to be removed by a person.
         took_s: how long it took, in seconds.
         killed: the worker that was killed.
         taken_over_by: the worker that took its task over.
@@ -339,6 +342,7 @@ class TasksRun:
 
     directory: str
     repository: str
+    made: list[str]
     took_s: float
     killed: str
     taken_over_by: str
@@ -357,43 +361,49 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
         Refused: `directory` holds a bus already.
         AckbusError: something that was to happen does not.
     """
-    named = named_bus(directory)
+    stage = Stage(directory)
     began = time.monotonic()
-    folder = fresh_folder()
-    where = named or os.path.join(folder, "bus")
+    folder = stage.fresh_folder()
+    where = stage.named or os.path.join(folder, "bus")
     project = Project(folder)
     project.make()
     say(f"the repository is in {project.repository}, the bus in {where}; both stay there")
     with (
         LocalBus.init(where) as bus,
         Team(where, project) as team,
-        progress("landing", len(PLAN)) as move,
+        progress("landing tasks", len(PLAN)) as move,
     ):
         wish = "Count what is in stock, and set the new prices."
         team.begin()
         Requests(bus).enqueue({"sessionId": "demo", "prompt": wish}, agent="client")
-        killed = _kill_stalled_worker(bus, team, project, say)
 
         def have_all_landed() -> bool:
             landed = _landed(bus)
             move(landed)
             return landed == len(PLAN)
 
+        def is_held() -> bool:
+            move(_landed(bus))
+            return os.path.exists(project.held)
+
+        wait_until(is_held, f"an agent works on {CELLAR}", team.ends)
+        killed = _kill_stalled_worker(bus, team, say)
         wait_until(have_all_landed, "all tasks land", team.ends)
     with LocalBus.open(where) as bus:
         Exporter(bus).export_once()
         proof = read_proof(bus, project)
         taken_over_by = Tasks(bus).get(CELLAR).worker
     took_s = time.monotonic() - began
-    return TasksRun(where, project.repository, took_s, killed, taken_over_by, proof)
+    return TasksRun(where, project.repository, stage.made, took_s, killed, taken_over_by, proof)
 
 
-def _kill_stalled_worker(bus: LocalBus, team: Team, project: Project, say: Say) -> str:
-    hold_path = os.path.join(project.meeting, "held")
-    wait_until(lambda: os.path.exists(hold_path), f"an agent works on {CELLAR}", team.ends)
+def _kill_stalled_worker(bus: LocalBus, team: Team, say: Say) -> str:
     worker = Tasks(bus).get(CELLAR).worker
     pid = team.kill(worker)
-    say(f"{worker} (process {pid}) was killed, with SIGKILL, in the middle of {CELLAR}")
+    say(
+        f"{worker} (process {pid}) was killed, with SIGKILL, in the middle of {CELLAR};"
+        f" another agent goes on when its lease ends, in {_LEASE}"
+    )
     return worker
 
 

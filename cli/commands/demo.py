@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
 import shutil
@@ -36,6 +37,24 @@ if TYPE_CHECKING:
 
 # The reports at the end of the three demos: results, the proof, commands to try next.
 
+
+def _own_command() -> str:
+    """Return the command `bus` as a shell finds it."""
+    return "bus" if shutil.which("bus") else shlex.quote(own_path())
+
+
+def _last_steps(directory: str, leftovers: list[str]) -> Iterator[str]:
+    """Yield the command that shows the page, and the one that removes what the demo made."""
+    yield "See it all in the browser:"
+    yield f"  {_own_command()} ui --dir {shlex.quote(directory)}"
+    yield "Remove what the demo made:"
+    if leftovers:
+        # Objects of git are read-only: without -f a terminal is asked about each of them.
+        yield f"  rm -rf {shlex.join(leftovers)}"
+    if not any(os.path.commonpath((directory, path)) == path for path in leftovers):
+        yield f"  and the bus in {shlex.quote(directory)}, a folder that was there before"
+
+
 # The report at the end of the demo of the automation: the proof, and commands to try next.
 
 
@@ -53,6 +72,7 @@ def _automation_lines(run: AutomationRun) -> Iterator[str]:
     yield ""
     yield "Look around:"
     yield from _automation_next_steps(run)
+    yield from _last_steps(run.directory, run.made)
 
 
 def _automation_proof(proof: AutomationProof) -> Iterator[str]:
@@ -68,7 +88,7 @@ def _automation_proof(proof: AutomationProof) -> Iterator[str]:
 
 def _automation_next_steps(run: AutomationRun) -> Iterator[str]:
     """Yield commands that can be pasted into the shell."""
-    bus = "bus" if shutil.which("bus") else shlex.quote(own_path())
+    bus = _own_command()
     log = f"--dir {shlex.quote(run.directory)}"
     service = f"--config {shlex.quote(run.folder)}"
     if not run.directory.startswith(run.folder):  # the service's own bus needs no name
@@ -128,6 +148,7 @@ def _lines(run: DemoRun, totals: Totals, jsonl: str) -> Iterator[str]:
     yield f"  {shlex.quote(jsonl)}"
     yield "Look around:"
     yield from _next_steps(run)
+    yield from _last_steps(run.directory, run.made)
 
 
 def _proof(proof: DemoProof) -> Iterator[str]:
@@ -156,7 +177,7 @@ def _takeover(takeover: Takeover) -> Iterator[str]:
 
 def _next_steps(run: DemoRun) -> Iterator[str]:
     """Yield commands that can be pasted into the shell."""
-    bus = "bus" if shutil.which("bus") else shlex.quote(own_path())
+    bus = _own_command()
     where = f"--dir {shlex.quote(run.directory)}"
     yield f"  {bus} tail -n 20 {where}"
     if run.proof.takeover is not None:
@@ -183,6 +204,7 @@ def _tasks_lines(run: TasksRun) -> Iterator[str]:
     yield ""
     yield "Look around:"
     yield from _tasks_next_steps(run)
+    yield from _last_steps(run.directory, run.made)
 
 
 def _tasks_proof(proof: TasksProof) -> Iterator[str]:
@@ -197,7 +219,7 @@ def _tasks_proof(proof: TasksProof) -> Iterator[str]:
 
 def _tasks_next_steps(run: TasksRun) -> Iterator[str]:
     """Yield commands that can be pasted into the shell."""
-    bus = "bus" if shutil.which("bus") else shlex.quote(own_path())
+    bus = _own_command()
     where = f"--dir {shlex.quote(run.directory)}"
     yield f"  {bus} task list --all {where}"
     yield f"  {bus} task log {run.proof.landed[-1]} {where}"

@@ -1,6 +1,6 @@
 """A worker of a queue in plain SQL, without ackbus: `python worker.py` in a folder with a bus.
 
-It takes in what comes of one type, claims it under leases, and answers. docs/protocol.md has the
+It takes in what comes of one type, claims it under leases, and answers. docs/sql.md has the
 rules that it keeps. Run as a program, it shows them on two jobs of its own.
 """
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, is_typeddict
 
@@ -18,18 +19,84 @@ FILE = Path(__file__).parents[2] / "docs/reference.md"
 _HEAD = """\
 # The Python API
 
-All public names, by the module that they are imported from. Docstrings say more
-(`help(ackbus.Queue)`); the how-tos for [agents](how-to/agents-in-python.md) and
-[workers](how-to/workers-in-python.md) show the use.
+By topic: {topics}.
+
+The how-tos for [agents](how-to/agents-in-python.md) and [workers](how-to/workers-in-python.md) show
+the use; `help(ackbus.Queue)` says more: every argument, every error.
 
 - All is reached from a `Bus`: `bus.inbox("me")`, `bus.queue("jobs")`, `bus.tasks`. The classes are
   for annotations, and may be made directly; where they take a `LocalBus`, they take a `Bus`.
+- Import a name from `ackbus`, or from `ackbus.model` where that stands beside it; errors and
+  warnings are in `ackbus.errors`.
 - A wrong type is found by mypy and pyright, and refused by the call with `InvalidInput`.
 - `_s` are seconds, `_ms` epoch milliseconds. `wait_s` is how long a call waits, `timeout_s` after
   how long it raises `TimedOut`; None is for ever. `after_seq` is not included, `upto_seq` is.
 - `X` (`_async`) says that `X_async` is the same for coroutines. What a record is made with are its
   attributes; `record()` is its JSON.
 """
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A section of the page: what of `Bus` belongs to it, and which other names."""
+
+    title: str
+    of_bus: str
+    names: str
+
+
+TOPICS = (
+    Topic(
+        "Messages",
+        "init open close directory now_ms transaction publish publish_async publish_many get read"
+        " follow follow_async search stats settings backup_made_at_ms",
+        "Bus Draft ABSENT Message Priority Receipt Found Stats Settings"
+        " BusOptions MessageFields ReadFilters SearchFilters Durability",
+    ),
+    Topic(
+        "Inboxes",
+        "inbox session read_receipts",
+        "Inbox Session Parked ReadReceipt InboxOptions ReadState Trace Step Work",
+    ),
+    Topic(
+        "Queues",
+        "create_queue queue worker",
+        "Queue Policy PolicyRules work_headers Worker WorkerOptions NeverRetry RetryLater Job"
+        " JobControl DeadLetters Claim Outcome QueueInfo QueueStats Spread ClaimRecord Act"
+        " Start JobState JobGate ClaimStatus EndStatus",
+    ),
+    Topic(
+        "Requests",
+        "request request_async send_request answer",
+        "Request Answer ReplyTypes as_completed as_completed_async wait_all wait_all_async"
+        " AnswerState",
+    ),
+    Topic(
+        "Leases",
+        "leases reservations heartbeats heart limits",
+        "Leases Lease Reservations Reservation ReserveResult Conflict ReservationMode Heartbeats"
+        " Heart Heartbeat Liveness WaitingLimits WaitingLimit LimitKind",
+    ),
+    Topic(
+        "Tasks",
+        "tasks spawn_task mend_task_tree finish_task clean_tasks",
+        "Tasks TaskSpec NewTask Task NewJob TaskJob PlannedJob Blocked Cleaned TaskState Review"
+        " OnLost",
+    ),
+    Topic("Automation", "", "JsonCommand RawCommand"),
+    Topic("Blobs", "blobs collect_blobs", "BlobStore"),
+    Topic("Export", "exporter import_jsonl chain", "Exporter FieldMap ImportReport Chain Link"),
+)
+
+#: What a reader of a topic has to know before its names.
+_WORDS_ABOUT = {
+    "Leases": "Rights that end, and signs of life: leases by name, reservations of files, beats of"
+    " agents, limits of what may wait.",
+    "Automation": "Plugins, schedules, routes and webhooks are configured in files"
+    " ([how to](how-to/automate.md)), and have no classes here. These are the two"
+    " [contracts](worker-protocol.md) by which a worker of your own runs a command.",
+    "Export": "`bus.jsonl`, imports, and the hash chain over the log.",
+}
 
 #: All public names but the version, with what they stand for.
 PUBLIC: dict[str, Any] = {
@@ -62,57 +129,85 @@ INTERNAL = {
     "Table.of",
 }
 
-#: How long a line of short calls may be, in characters.
-_LINE = 100
-
 #: Classes that programs get from calls, and do not make.
 _NOT_MADE = {"Bus", "Chain", "Heartbeats", "Leases", "Message", "Reservations", "Settings"}
 
 
 def render() -> str:
     """Return the page."""
-    parts = [_HEAD]
-    for module in (ackbus, model, errors):
-        parts.append(f"\n## From `{module.__name__}`\n")
-        for heading, homes in module._NAMES.items():
-            names = [name for text in homes.values() for name in text.split()]
-            parts.append(f"\n### {heading}\n\n")
-            parts += _errors(names) if heading == "Errors" else _listed(names)
+    titles = [*(topic.title for topic in TOPICS), "Errors"]
+    links = ", ".join(f"[{title.lower()}](#{title.lower()})" for title in titles)
+    parts = [_HEAD.format(topics=links)]
+    for topic in TOPICS:
+        parts.append(f"\n## {topic.title}\n\n")
+        if about := _WORDS_ABOUT.get(topic.title):
+            parts.append(f"{about}\n\n")
+        parts += _of_bus(topic.of_bus.split())
+        parts += _listed(topic.names.split())
+    parts.append("\n## Errors\n\n")
+    parts += _errors()
     return "".join(parts)
+
+
+def _of_bus(members: list[str]) -> Iterator[str]:
+    """Yield the calls and attributes of a bus that belong to a topic."""
+    calls = {name: vars(_owner(name)).get(name) for name in members}
+    for name in _without_twins(calls):
+        yield f"- {_member(name, calls, 'Bus' if name in ('init', 'open') else 'bus')}\n"
+
+
+def _owner(member: str) -> type:
+    """Return the class that defines a member of `Bus`, or `Bus`, for what its makers set."""
+    owners = (kind for kind in ackbus.Bus.__mro__ if member in vars(kind))
+    return next(owners, ackbus.Bus)
 
 
 def _listed(names: list[str]) -> Iterator[str]:
     own = {name: PUBLIC[name] for name in names}
-    yield from (f"{line}\n" for name in _without_twins(own) for line in _described(name, own))
+    for name in _without_twins(own):
+        yield from (f"{line}\n" for line in _described(name, own))
 
 
-def _errors(names: list[str]) -> Iterator[str]:
-    """Yield the errors by what they are; their docstrings say when each is raised."""
-    yield "`help(ackbus.errors.ClaimLost)` says when one is raised. By base:\n\n"
-    found: dict[str, list[str]] = {}
-    for name in names:
+def _errors() -> Iterator[str]:
+    """Yield the errors by their base, then the warnings, each with when it is raised."""
+    by_base: dict[str, list[str]] = {}
+    for name in sorted(errors.__all__, key=_place):
         bases = [base.__name__ for base in PUBLIC[name].__bases__]
-        found.setdefault(" and ".join(f"`{base}`" for base in bases), []).append(f"`{name}`")
-    for of, of_base in found.items():
-        yield f"- {of}: {', '.join(of_base)}\n"
+        by_base.setdefault(" and ".join(f"`{base}`" for base in bases), []).append(name)
+    yield "All but the warnings are `AckbusError`. The exit code is that of a command.\n"
+    for bases, names in by_base.items():
+        yield f"\nOf {bases}:\n\n"
+        for name in names:
+            code = getattr(PUBLIC[name], "exit_code", None)
+            exits = "" if code is None else f" (exit code {code})"
+            yield f"- **{name}**{exits}: {_paragraph(PUBLIC[name])}\n"
+
+
+def _place(name: str) -> tuple[bool, int]:
+    """Return the place of an error: the root first, each after its bases, warnings last."""
+    kind = PUBLIC[name]
+    return issubclass(kind, Warning), len(kind.__mro__)
 
 
 def _described(name: str, beside: Mapping[str, Any]) -> Iterator[str]:
     found: Any = beside[name]
     if inspect.isfunction(found):
-        yield f"- `{_call(name, found)}`{_twin_mark(name, beside)}: {_first_line(found)}"
+        yield f"- `{_call(name, found)}`{_twin_mark(name, beside)}: {_paragraph(found)}"
     elif is_typeddict(found):
-        yield f"- **{name}**: {_code(found.__annotations__)}"
+        yield f"- **{name}**{_module(name)}: {_code(found.__annotations__)}"
     elif not inspect.isclass(found):
         words = [repr(word) if isinstance(word, str) else "a seq" for word in _words(found)]
-        yield f"- **{name}**: {_code(words)}" if words else f"- **{name}**: no payload at all"
-    elif issubclass(found, BaseException):
-        bases = [base.__name__ for base in found.__bases__ if base.__name__ != "AckbusError"]
-        of = f" ({', '.join(bases)})" if bases else ""
-        yield f"- **{name}**{of}: {_first_line(found)}"
+        about = _code(words) if words else "no payload at all"
+        yield f"- **{name}**{_module(name)}: {about}"
     else:
-        yield f"- **{name}**: {_first_line(found)}"
-        yield from _members(name, found)
+        yield f"- **{name}**{_module(name)}: {_paragraph(found)}"
+        if found is not ackbus.Bus:
+            yield from _members(name, found)
+
+
+def _module(name: str) -> str:
+    """Return the module that a name is imported from, if that is not the package itself."""
+    return " (`ackbus.model`)" if name in model.__all__ else ""
 
 
 def _without_twins(calls: Mapping[str, Any]) -> list[str]:
@@ -172,24 +267,28 @@ def _members(name: str, kind: type) -> Iterator[str]:
         attributes = []  # they are what it is made with
     if attributes:
         yield f"  - {_code(attributes)}"
-    calls = []
     for member in _without_twins(own):
         call = getattr(own[member], "__func__", own[member])
-        if inspect.isfunction(call) and call.__qualname__ not in INTERNAL:
-            calls.append(f"`{_call(member, call)}`{_twin_mark(member, own)}")
-    for line in _joined(calls):
-        yield f"  - {line}"
+        if inspect.isfunction(call) and call.__qualname__ not in INTERNAL and member != "record":
+            yield f"  - {_member(member, own)}"
 
 
-def _joined(calls: list[str]) -> list[str]:
-    """Join the calls of a class to lines, short ones beside each other."""
-    lines: list[str] = []
-    for call in calls:
-        if lines and len(lines[-1]) + len(call) < _LINE:
-            lines[-1] += f", {call}"
-        else:
-            lines.append(call)
-    return lines
+def _member(name: str, beside: Mapping[str, Any], owner: str = "") -> str:
+    """Return a call or an attribute of a class, with the first paragraph of its docstring."""
+    value = getattr(beside[name], "__func__", beside[name])
+    dotted = f"{owner}.{name}" if owner else name
+    if inspect.isfunction(value):
+        return f"`{_call(dotted, value)}`{_twin_mark(name, beside)}: {_paragraph(value)}"
+    about = _paragraph(value) if isinstance(value, property) else _attribute(name)
+    return f"`{dotted}`: {about}"
+
+
+def _attribute(name: str) -> str:
+    """Return what the docstrings of `Bus` and its bases say about an attribute."""
+    text = "\n".join(inspect.getdoc(kind) or "" for kind in ackbus.Bus.__mro__)
+    about = re.search(rf"^    {name}: (.*(?:\n     .*)*)", text, re.M)
+    assert about, f"no docstring of Bus says what {name} is"
+    return " ".join(about[1].split())
 
 
 def _call(name: str, call: Any) -> str:
@@ -225,10 +324,11 @@ def _default(value: object) -> str:
     return "…" if callable(value) else str(value) if isinstance(value, int) else repr(value)
 
 
-def _first_line(found: object) -> str:
-    text = inspect.getdoc(found) or ""
-    line = " ".join(text.partition("\n\n")[0].split())
-    return re.split(r"(?<=[.:]) ", line)[0].rstrip(".:")
+def _paragraph(described: object) -> str:
+    """Return the first paragraph of a docstring, as one line; its lists stay inside the line."""
+    text = inspect.getdoc(described) or ""
+    assert text, f"{described} has no docstring"
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def _code(names: Any) -> str:

@@ -137,6 +137,21 @@ def test_the_page_of_the_api_is_rendered_from_it() -> None:
     assert reference.FILE.read_text("utf-8") == reference.render()
 
 
+def test_each_public_name_stands_in_one_topic_of_the_page() -> None:
+    names = [name for topic in reference.TOPICS for name in topic.names.split()]
+    assert sorted([*names, *ackbus.errors.__all__]) == sorted(reference.PUBLIC)
+    members = [name for topic in reference.TOPICS for name in topic.of_bus.split()]
+    public = {name for name in dir(ackbus.Bus) if not name.startswith("_")}
+    assert sorted(members) == sorted({"blobs", *public})
+
+
+def test_no_sentence_of_the_page_is_cut() -> None:
+    """The text after a name ends as a sentence does, or is a list of names."""
+    about = re.findall(r"^ *- (?:\*\*|`).*?: (.*)$", reference.render(), re.M)
+    assert len(about) > 200
+    assert [text for text in about if text[-1] not in ".`"] == ["no payload at all"]
+
+
 @pytest.mark.parametrize(
     ("words", "known"),
     [

@@ -1,4 +1,4 @@
-"""Actors with SQLite, docs/protocol.md, and no ackbus: `python raw_roles.py ROLE ARGUMENT…`."""
+"""Actors with SQLite, docs/sql.md, and no ackbus: `python raw_roles.py ROLE ARGUMENT…`."""
 
 import json
 import os

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,19 @@ def test_the_commands_of_the_report_show_what_happened(run_bus: RunBus, tmp_path
     done = run_bus("demo", "--automation")
     assert (done.code, "Proof, counted in the log: it holds" in done.out) == (0, True), done.err
     _, _, below = done.out.partition("Look around:\n")
-    commands = [shlex.split(line)[1:] for line in below.splitlines()]
+    looks, _, last = below.partition("See it all in the browser:\n")
+    commands = [shlex.split(line)[1:] for line in looks.splitlines()]
     shown = {words[0]: run_bus(*words) for words in commands}
     assert {name: each.code for name, each in shown.items()} == dict.fromkeys(shown, 0)
     assert "the circuit breaker is open" in shown["schedule"].out
     assert "the scales are busy" in run_bus(*commands[2]).out
     assert "plugin.store.handle" in shown["trace"].out
     assert "shelf 4" in shown["search"].out
+    removal = shlex.split(last.splitlines()[-1])
+    assert removal[:2] == ["rm", "-rf"]
+    assert commands[0][-1].startswith(removal[2])  # the folder of the configuration
+    subprocess.run(removal, check=True)
+    assert not Path(removal[2]).exists()
 
 
 def test_the_proof_fails_where_a_job_is_too_many(run_bus: RunBus, tmp_path: Path) -> None:

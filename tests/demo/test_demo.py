@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sysconfig
@@ -22,6 +23,8 @@ from ackbus.schema.queries import file_of
 from ..conftest import RunBus, wait_until
 
 pytestmark = pytest.mark.slow
+
+BUS = f"{sysconfig.get_path('scripts')}/bus"
 
 
 def write_tree(root: Path, files: int) -> set[str]:
@@ -125,13 +128,28 @@ def test_report_for_people_is_plain_in_a_pipe_and_its_next_steps_work(
     assert "was killed on purpose" in done.out
     assert str(tmp_path / "bus/bus.jsonl") in done.out
     steps = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  bus ")]
-    assert [step[0] for step in steps] == ["tail", "trace", "queue", "agents"]
+    assert [step[0] for step in steps] == ["tail", "trace", "queue", "agents", "ui"]
+    assert steps.pop() == ["ui", "--dir", str(tmp_path / "bus")]
+    assert done.out.endswith(f"Remove what the demo made:\n  rm -rf {tmp_path}/bus\n")
     shown = {step[0]: run_bus(*step) for step in steps}
     assert {name: ended.code for name, ended in shown.items()} == dict.fromkeys(shown, 0)
     assert f"the bus is in {tmp_path}/bus, and stays there" in done.err
     assert "examine.held" in shown["trace"].out
     assert "examine.done" in shown["trace"].out
     assert "expired" not in shown["trace"].out
+
+
+def test_a_folder_that_was_there_before_is_not_to_be_removed(
+    run_bus: RunBus, tmp_path: Path
+) -> None:
+    """A person who pastes the last line keeps what is beside the bus."""
+    write_tree(tmp_path / "tree", 1)
+    where = tmp_path / "my files"
+    where.mkdir()
+    done = run_bus("demo", tmp_path / "tree", "--dir", where)
+    assert done.code == 0, done.err
+    assert "rm -rf" not in done.out
+    assert done.out.endswith(f"  and the bus in '{where}', a folder that was there before\n")
 
 
 def test_report_counts_one_thing_as_one_and_leaves_out_what_there_is_none_of(
@@ -144,6 +162,32 @@ def test_report_counts_one_thing_as_one_and_leaves_out_what_there_is_none_of(
     assert "In all: 1 file, 5 bytes, 1 line, in " in done.out
     assert "1 task, 1 of them examined under a claim, 1 reported exactly once; 1 result" in done.out
     assert not [word for word in ("Python without", "could not", "left out") if word in done.out]
+
+
+def test_a_terminal_sees_how_far_the_demo_is(tmp_path: Path, bus_env: dict[str, str]) -> None:
+    """A line on stderr that is gone at the end; stdout, a pipe here, has the report alone."""
+    write_tree(tmp_path / "tree", 1)
+    ours, theirs = pty.openpty()
+    command = [BUS, "demo", str(tmp_path / "tree"), "--dir", str(tmp_path / "bus")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env={**bus_env, "TERM": "xterm"}
+    ) as process:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: read_terminal(ours), b""))
+        out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"examining" in shown
+    assert b"examining" not in out
+    assert b"Remove what the demo made:" in out
+
+
+def read_terminal(terminal: int) -> bytes:
+    """The next bytes that a terminal shows; none once no process has it open."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
 
 
 def test_what_cannot_be_read_is_reported_as_failed_and_what_is_binary_left_out(
@@ -206,7 +250,7 @@ def test_a_bus_that_is_in_use_is_refused_and_left_as_it_was(
 @contextmanager
 def demo_at_work(tree: Path, where: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A demo that has all its agents and has killed its worker: a takeover is still to come."""
-    command = [f"{sysconfig.get_path('scripts')}/bus", "demo", str(tree), "--dir", str(where)]
+    command = [BUS, "demo", str(tree), "--dir", str(where)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as process:

@@ -49,12 +49,19 @@ def test_the_commands_of_the_report_show_what_happened(run_bus: RunBus) -> None:
     done = run_bus("demo", "--tasks")
     assert (done.code, "it holds" in done.out) == (0, True), done.err
     _, _, below = done.out.partition("Look around:\n")
-    for line in below.splitlines():
+    looks, _, last = below.partition("See it all in the browser:\n")
+    for line in looks.splitlines():
         program, *words = shlex.split(line)
         if program == "git":
             subprocess.run([program, *words], check=True, capture_output=True)
         else:
             assert run_bus(*words).code == 0
+    page, _, removal = last.splitlines()
+    directory = shlex.split(page)[-1]
+    assert shlex.split(page)[-3:-1] == ["ui", "--dir"]
+    assert Path(directory, "bus.db").exists()
+    subprocess.run(shlex.split(removal), check=True)
+    assert not Path(directory).parent.exists()
 
 
 def _git(folder: str, *words: str) -> str:

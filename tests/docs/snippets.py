@@ -13,6 +13,10 @@ one document run in order, in one shell, in one empty folder, with the installed
 ``python``
     A program in a process of its own. It must end with 0; its output is free.
 
+A ``python`` or ``sh`` block whose first line (the second, below ``#!``) is a comment with a file's
+name alone, ``# worker.py``, is what a reader saves under that name: it is written there, may be
+started, and is not run.
+
 ``no-run`` after the language leaves a block out, for the reason that a comment just above it gives:
 ``<!-- no-run: needs two terminals -->``. Blocks in other languages are only read.
 """
@@ -39,6 +43,7 @@ MARK = "end of snippet step:"
 WELL = "exit code 0"
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
+_SAVED = re.compile(r"# ([\w-]+\.(?:py|sh))")
 _REASON = re.compile(r"<!-- no-run: \S.*-->")
 
 
@@ -104,8 +109,11 @@ def _is_run(info: list[str], above: str, where: str) -> bool:
 
 
 def read_steps(block: Block, name: str, programs: Path) -> list[Step]:
-    """The command of a block; a ``python`` block becomes a file in ``programs``."""
+    """The commands of a block; a ``python`` block becomes a file in ``programs``."""
     first = block.line + 1
+    lines = block.body[1:] if block.body[:1] and block.body[0].startswith("#!") else block.body
+    if lines and (name_of_file := _SAVED.fullmatch(lines[0])):
+        return [Step(first, _saving(name_of_file[1], block.body), None)]
     if block.language == "sh":
         return [Step(first, "\n".join(block.body), None)]
     if block.language == "python":
@@ -124,6 +132,11 @@ def read_steps(block: Block, name: str, programs: Path) -> list[Step]:
         else:
             steps[-1][2].append(line)
     return [Step(line, "\n".join(command), "\n".join(shown)) for line, command, shown in steps]
+
+
+def _saving(name: str, lines: list[str]) -> str:
+    """The command that saves lines in a file that may be started."""
+    return f"printf '%s\\n' {shlex.join(lines)} > {name}; chmod +x {name}"
 
 
 def matches(expected: str, got: str) -> bool:
@@ -157,11 +170,13 @@ def _run(steps: list[Step], env: Mapping[str, str], scratch: Path) -> list[tuple
     script, output, project = (scratch / name for name in ("script", "output", "project"))
     script.write_text("".join(map(_as_script, steps)))
     project.mkdir()
+    temporary = scratch / "tmp"  # what a demo leaves there goes with the document
+    temporary.mkdir()
     with output.open("wb") as file:
         shell = subprocess.Popen(
             ["bash", script],
             cwd=project,
-            env=env,
+            env={**env, "TMPDIR": str(temporary)},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -164,6 +164,19 @@ def test_blocks_share_one_shell_and_one_folder(run: Run) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("block", "command", "shown"),
+    [
+        ("```python\n# show.py\nprint('it\\'s')\n```", "python show.py", "it's"),
+        ('```sh\n# show.sh\n#!/bin/sh\necho "$0"\n```', "sh ./show.sh", "./show.sh"),
+    ],
+)
+def test_block_that_names_a_file_is_saved_and_not_run(
+    block: str, command: str, shown: str, run: Run
+) -> None:
+    run(f"{block}\n\n```console\n$ test -x {command.split()[1]}\n$ ({command})\n{shown}\n```\n")
+
+
 def test_bus_of_this_environment_is_on_the_path(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUS_DIR", "/elsewhere")
     run('```console\n$ command -v bus >/dev/null; echo "dir ${BUS_DIR-unset}"\ndir unset\n```\n')

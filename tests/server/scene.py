@@ -21,6 +21,10 @@ CONVERSATION = (
 )
 
 
+#: How long ago the project began, and the time from one of these messages to the next, in ms.
+BEGAN_MS, CHATTER_MS, STEP_MS = 3_600_000, 35_000, 97_000
+
+
 def fill(bus: Bus) -> str:
     """Fill the bus with a while of work; returns the id of the conversation."""
     _chatter(bus)
@@ -33,8 +37,10 @@ def fill(bus: Bus) -> str:
 def _converse(bus: Bus) -> str:
     last: dict[str, str] = {}
     first: str | None = None
-    for sender, recipient, type, payload in CONVERSATION:
-        id = _say(bus, sender, recipient, type, payload, first, last.get(sender))
+    began_ms = bus.now_ms() - len(CONVERSATION) * STEP_MS
+    for number, (sender, recipient, type, payload) in enumerate(CONVERSATION):
+        ts_ms = began_ms + number * STEP_MS
+        id = _say(bus, sender, recipient, type, payload, first, last.get(sender), ts_ms)
         first = first or id
         if recipient is not None:
             last[recipient] = id
@@ -50,6 +56,7 @@ def _say(
     payload: Mapping[str, object],
     conversation: str | None,
     answers: str | None,
+    ts_ms: int | None = None,
 ) -> str:
     draft = Draft(
         type,
@@ -58,6 +65,7 @@ def _say(
         to_agent=recipient,
         correlation_id=conversation,
         in_reply_to=answers if type.endswith((".done", ".failed", ".accepted")) else None,
+        ts_ms=ts_ms,
     )
     (receipt,) = bus.publish_many([draft])
     return receipt.id
@@ -65,6 +73,7 @@ def _say(
 
 def _chatter(bus: Bus) -> None:
     areas = ("parser", "store", "cli", "docs", "search")
+    began_ms = bus.now_ms() - BEGAN_MS
     for number in range(60):
         area = areas[number % len(areas)]
         _say(
@@ -75,6 +84,7 @@ def _chatter(bus: Bus) -> None:
             {"area": area, "text": f"{area}: step {number} is through", "ms": 40 + number * 7 % 90},
             None,
             None,
+            began_ms + number * CHATTER_MS,
         )
 
 

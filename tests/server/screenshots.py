@@ -10,7 +10,6 @@ import time
 import warnings
 from pathlib import Path
 
-from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from ackbus import Bus, Queue
@@ -22,6 +21,8 @@ from .conftest import serving
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 WIDE: ViewportSize = {"width": 1200, "height": 700}
+#: As high as the conversation is long: the README begins with it.
+OPENING: ViewportSize = {"width": 1200, "height": 540}
 NARROW: ViewportSize = {"width": 360, "height": 700}
 #: For how long work goes on under the eyes of the page, so that its plots have a shape.
 WORK_S = 24
@@ -43,10 +44,7 @@ def main() -> None:
 
 
 def take_all(browser: Browser, bus: Bus, url: str, conversation: str, folder: Path) -> None:
-    page = opened(browser, f"{url}/#/conversation/{conversation}", WIDE, "dark")
-    page.locator(".sequence .step").nth(5).click()
-    expect(page.locator(".sequence .head").last).to_be_in_viewport()  # drawn anew, beside the panel
-    take(page, folder / "page-conversation.png")
+    take(conversation_page(browser, url, conversation), folder / "page-conversation.png")
     page = opened(browser, url, WIDE, "light")
     page.locator(".row").filter(has_text="code.done").first.click()
     take(page, folder / "page-timeline.png")
@@ -60,7 +58,17 @@ def take_all(browser: Browser, bus: Bus, url: str, conversation: str, folder: Pa
     take(page, folder / "page-queue.png")
 
 
+def conversation_page(browser: Browser, url: str, conversation: str) -> Page:
+    """The conversation as a whole, with its failure in full beside it."""
+    page = opened(browser, f"{url}/#/conversation/{conversation}", OPENING, "dark")
+    page.locator(".sequence .step").nth(5).click()
+    expect(page.locator(".sequence .head").last).to_be_in_viewport()  # drawn anew, beside the panel
+    return page
+
+
 def take(page: Page, path: Path) -> None:
+    from PIL import Image  # only to make pictures smaller: tests take them as they are
+
     page.screenshot(path=path)
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE)

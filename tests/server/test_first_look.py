@@ -107,11 +107,11 @@ def test_only_older_broadcasts_keep_no_agent_from_its_end(bus: Bus, bus_dir: Pat
 def test_other_doors_begin_at_the_first_message(
     old: Bus, client: httpx.Client, run_bus: Callable[..., Any]
 ) -> None:
-    """Python, HTTP, the command line, and plain SQL as the page about the tables has it."""
+    """Python, HTTP, the command line, and plain SQL as the page about it has it."""
     assert Inbox(old, "me").poll(1)[0].seq == 1
     assert client.get("/v1/inboxes/me").json()["messages"][0]["seq"] == 1
     assert run_bus("poll", "me", "--limit", "1").out.startswith("1  ")
-    page = (Path(__file__).parents[2] / "docs/protocol.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/sql.md").read_text("utf-8")
     (query,) = re.findall(r'^sql "(\s+WITH cursor AS .*?)"$', page, re.MULTILINE | re.DOTALL)
     with closing(sqlite3.connect(old.layout.database)) as connection:
         mail = [seq for seq, *_ in connection.execute(query.replace("'alice'", "'me'"))]

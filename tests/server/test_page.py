@@ -5,6 +5,7 @@ import re
 import shlex
 import socket
 import sqlite3
+import struct
 import time
 import warnings
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from ..sizes import sampled, size
 from . import scene
 from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
+from .screenshots import OPENING, PICTURES, conversation_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,6 +71,23 @@ def url(shared: Bus, conversation: str) -> Iterator[str]:
     """The address of the shared bus."""
     with serving(Path(shared.layout.directory)) as url:
         yield url
+
+
+def test_the_picture_of_the_readme_is_a_whole_conversation(
+    browser: Browser, url: str, conversation: str
+) -> None:
+    """It is made as `python -m tests.server.screenshots --write` makes it."""
+    page = conversation_page(browser, url, conversation)
+    for step in page.locator(".sequence .step").all():
+        expect(step).to_be_in_viewport(ratio=1)
+    expect(page.locator(".detail")).to_contain_text("upgrade of an empty file")
+    kept = (PICTURES / "page-conversation.png").read_bytes()
+    size_of_png = struct.Struct(">II")  # in the header, after 16 bytes
+    assert size_of_png.unpack_from(kept, 16) == (OPENING["width"], OPENING["height"])
+    assert size_of_png.unpack_from(page.screenshot(), 16) == size_of_png.unpack_from(kept, 16)
+    page.context.close()
+    readme = (PICTURES.parents[1] / "README.md").read_text("utf-8")
+    assert re.findall(r"!\[[^\]]+\]\((.*?)\)", readme) == ["docs/pictures/page-conversation.png"]
 
 
 def test_timeline_shows_messages_as_another_process_publishes_them(
