@@ -354,6 +354,39 @@ BEGIN
   SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
 END;
 
+-- Sessions: the running programs of agents, of which each has a name of its own; and what an agent
+-- was shown of its mail, which an agent without sessions has a row for too. A row belongs to who
+-- holds the name: with another holder nothing was shown.
+CREATE TABLE sessions (
+  name          TEXT PRIMARY KEY,
+  base          TEXT NOT NULL CONSTRAINT sessions_have_base_names CHECK (base <> ''),
+  number        INTEGER NOT NULL DEFAULT 1  -- of those under the base name
+                  CONSTRAINT sessions_are_counted CHECK (number BETWEEN 1 AND 999999999),
+  process       TEXT CHECK (process <> ''),  -- that holds the name, NULL: none
+  connection    TEXT NOT NULL DEFAULT '',    -- to it, where it is a server
+  resume_id     TEXT NOT NULL DEFAULT '',    -- by which its program resumes the session
+  begun_at_ms   INTEGER NOT NULL,
+  until_ms      INTEGER NOT NULL,
+  revision      INTEGER NOT NULL DEFAULT 0,  -- grows with each change of what follows
+  announced_seq INTEGER NOT NULL DEFAULT 0,  -- hooks after a tool announce what is above it
+  counted_seq   INTEGER NOT NULL DEFAULT 0,  -- broadcasts below it were counted, and not shown
+  shown         TEXT NOT NULL DEFAULT '[]'   -- ranges of seqs that were shown whole
+                  CONSTRAINT sessions_have_ranges
+                  CHECK (json_valid(shown) AND json_type(shown) = 'array' AND length(shown) <= 100000),
+  shown_parts   TEXT NOT NULL DEFAULT '{}'   -- of others, up to which character
+                  CONSTRAINT sessions_have_parts CHECK (
+                    json_valid(shown_parts) AND json_type(shown_parts) = 'object'
+                    AND length(shown_parts) <= 100000),
+  CONSTRAINT sessions_are_named_by_number CHECK (
+    name = iif(number = 1, base, substr(base, 1, 127 - length(number)) || '-' || number)),
+  CONSTRAINT sessions_are_at_times CHECK (
+    begun_at_ms BETWEEN 0 AND 253402300799999 AND until_ms BETWEEN 0 AND 253402300799999),
+  CONSTRAINT sessions_are_of_the_log CHECK (
+    announced_seq BETWEEN 0 AND 9007199254740991 AND counted_seq BETWEEN 0 AND 9007199254740991
+    AND revision BETWEEN 0 AND 9007199254740991)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_sessions_base ON sessions (base);
+
 -- Queues: named subscriptions to a type pattern, whose messages are work for one worker each.
 CREATE TABLE queues (
   id                  INTEGER PRIMARY KEY,
@@ -682,7 +715,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '12');
+INSERT INTO meta (key, value) VALUES ('schema_version', '13');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'

@@ -90,6 +90,16 @@ def without_triggers(connection: apsw.Connection) -> Iterator[None]:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
+@contextmanager
+def unsynced(connection: apsw.Connection) -> Iterator[None]:
+    """Wait for no disk at a commit in the block, which is outside of transactions."""
+    try:
+        connection.execute("PRAGMA synchronous = NORMAL")
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
 class ThreadState:
     """One thread's connection, its write lock, and how deep it is in transactions."""
 

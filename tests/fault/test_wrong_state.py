@@ -9,6 +9,8 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.schema.sqlite.upgrade import upgrade
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
+from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..conftest import RunBus
 from ..migration.made_up import set_back, upgradable
@@ -64,6 +66,8 @@ def fill(directory: Path) -> None:
         bus.leases.acquire("deploy", "ann", lease_s=3600)
         bus.reservations.reserve(["src/**"], "ann", lease_s=3600)
         bus.heartbeats.beat("bob")
+        SessionNames.of(bus).take("bob", "process 1 since 1 on another.1")
+        SeenMailNotes(bus, "bob").note([(3, 0, None)], upto=3)
         Exporter(bus).export_once()
 
 
@@ -102,6 +106,10 @@ WRONG = {
     "UPDATE reservations SET token = -5": "tokens that were never given",
     f"UPDATE task_claims SET lease_until_ms = {MICROSECONDS}": "impossible times",
     f"UPDATE reservations SET until_ms = {MICROSECONDS}": "impossible times",
+    "UPDATE sessions SET until_ms = 253402300799999": "no other session gets the name",
+    "UPDATE sessions SET announced_seq = 1000": "hooks announce no mail",
+    """UPDATE sessions SET shown = '[["a", 7]]'""": "what are no ranges in shown",
+    """UPDATE sessions SET process = char(27) || '[2J'""": "not a line of text there in process",
     f"UPDATE heartbeats SET ts_ms = {MICROSECONDS}": "seems alive",
     "DELETE FROM export_state": "nothing is exported",
     "UPDATE export_state SET last_seq = 1000000": "nothing is exported",

@@ -127,6 +127,8 @@ _WANTS = _Shape("are_patterns({})", "what are no patterns there", "NULL", "want 
 _NO_TEXT = "what is not a line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
 _LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
+_WORD = _Shape("{} = '' OR is_line({})", _NO_TEXT, "''", "are left out")
+_LOOKED = _number(0, "{newest} + 1", "0", "are 0: what was shown is shown again")
 
 #: For each table the column that names its rows, and the shapes of its columns; a column's rule may
 #: end with the consequence of breaking it.
@@ -177,6 +179,23 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
             ("claimed_by", _AGENT),
             ("claimed_at_ms", _PAST),
             ("lease_until_ms", _LEASE, ": no other holder gets the lease"),
+        ],
+    ),
+    "sessions": (
+        "name",
+        [
+            ("name", _AGENT),
+            ("base", _AGENT),
+            ("process", _LINE),
+            ("connection", _WORD),
+            ("resume_id", _WORD),
+            ("begun_at_ms", _PAST),
+            ("until_ms", _LEASE, ": no other session gets the name"),
+            ("revision", _number(0, MAX_SEQ, "0", "are 0")),
+            ("announced_seq", _LOOKED, ": hooks announce no mail"),
+            ("counted_seq", _LOOKED),
+            ("shown", _Shape("are_ranges({})", "what are no ranges", "'[]'", "are empty")),
+            ("shown_parts", _Shape("are_parts({})", "what are no parts", "'{}'", "are empty")),
         ],
     ),
     "reservations": (
@@ -345,6 +364,18 @@ def _check_imports(text: str) -> None:
             raise ValueError(text)
 
 
+def _check_ranges(text: str) -> None:
+    seqs = [seq for first, last in _list_in(text, list) for seq in (first, last)]
+    if seqs != sorted(seqs) or any(type(seq) is not int for seq in seqs):
+        raise ValueError(text)
+
+
+def _check_parts(text: str) -> None:
+    for seq, end in dict(orjson.loads(text)).items():
+        if not seq.isdecimal() or type(end) is not int:
+            raise ValueError(text)
+
+
 def _list_in(text: str, kind: type) -> list[Any]:
     elements = orjson.loads(text)
     if type(elements) is not list or any(type(element) is not kind for element in elements):
@@ -362,6 +393,8 @@ _CHECKS: dict[str, Callable[..., object]] = {
     "are_patterns": _check_patterns,
     "are_texts": _check_texts,
     "are_imports": _check_imports,
+    "are_ranges": _check_ranges,
+    "are_parts": _check_parts,
 }
 
 # The rules of state that a file may break: each with its fault in words, and its repair.
