@@ -1,7 +1,8 @@
-"""The bounds of each column beyond its type and its CHECK: a line for each, with its repair.
+"""The bounds of each column beyond its type: a line for each, with its repair.
 
-Triggers of the file (schema.sql) refuse some of the bad values; the doctor finds all, and a repair
-and an upgrade put them right, by the rules that are made here of the lines.
+Named CHECKs and triggers of the file (schema.sql) refuse some of the bad values; the doctor finds
+all, and a repair and an upgrade put them right, by the rules that are made here of the lines. So
+each named CHECK has lines here that put a row right which breaks it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...message.names import (
 from ...message.patterns import TypePattern, check_pattern
 from ...message.times import MAX_TS_MS
 from ...queries import Queries, is_too_wide
-from ..transactions import without_triggers
+from ..transactions import without_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,6 +129,14 @@ _NO_TEXT = "what is not a line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
 _LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
 _WORD = _Shape("{} = '' OR is_line({})", _NO_TEXT, "''", "are left out")
+_NUMBERED = _Shape(
+    "is_agent({}) AND number BETWEEN 1 AND 999999999 AND {} ="
+    " iif(number = 1, base, substr(base, 1, 127 - length(number)) || '-' || number)",
+    "what is not the name of their number",
+)
+_SHORT = "length({}) <= 100000 AND "
+_RANGES = _Shape(f"{_SHORT}are_ranges({{}})", "what are no ranges", "'[]'", "are empty")
+_PARTS = _Shape(f"{_SHORT}are_parts({{}})", "what are no parts", "'{}'", "are empty")
 _LOOKED = _number(0, "{newest} + 1", "0", "are 0: what was shown is shown again")
 
 #: For each table the column that names its rows, and the shapes of its columns; a column's rule may
@@ -184,7 +193,7 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
     "sessions": (
         "name",
         [
-            ("name", _AGENT),
+            ("name", _NUMBERED),
             ("base", _AGENT),
             ("process", _LINE),
             ("connection", _WORD),
@@ -194,8 +203,8 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
             ("revision", _number(0, MAX_SEQ, "0", "are 0")),
             ("announced_seq", _LOOKED, ": hooks announce no mail"),
             ("counted_seq", _LOOKED),
-            ("shown", _Shape("are_ranges({})", "what are no ranges", "'[]'", "are empty")),
-            ("shown_parts", _Shape("are_parts({})", "what are no parts", "'{}'", "are empty")),
+            ("shown", _RANGES),
+            ("shown_parts", _PARTS),
         ],
     ),
     "reservations": (
@@ -555,7 +564,7 @@ def put_right(database: Database, *, dry_run: bool = False) -> Iterator[Mended]:
         return
     if not any(True for _ in _broken(database)):
         return  # a file that is well is not written
-    with database.write(), without_triggers(database.connection):
+    with database.write(), without_rules(database.connection):
         for rule, text in _broken(database):
             database.connection.execute(rule.mend, _times(database, rule.mend))
             yield Mended(rule.table, f"{text}; now {rule.mended}", rule.lost)
