@@ -146,10 +146,6 @@ class Leases(Table):
         row = self._engine.row(SQL["lease"], (name,))
         return None if row is None else Lease(*row)
 
-    def between(self, first: str, last: str) -> list[Lease]:
-        """Return the leases with names in a range, by name; those too that have ended."""
-        return [Lease(*row) for row in self._engine.rows(SQL["leases_between"], (first, last))]
-
     def list(self) -> list[Lease]:
         """Return the leases that are held now, by name."""
         rows = self._engine.rows(SQL["live_leases"], (self._engine.now_ms(),))

@@ -11,18 +11,16 @@ import warnings
 from ..schema.errors import AnsweredAgainWarning, InvalidInput
 from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
 from ..schema.paging import seq_of
-from .presence.session_name import ALL, SessionName, spans_of
+from .presence.session_name import SessionBases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from ..schema.message.draft import Draft
     from ..schema.message.message import Message
-    from .leases import Leases
     from .local_bus import LocalBus
     from .log.append import Parents
-    from .presence.session_name import Span
 
 #: No parent of a draft is known yet.
 NOT_LOOKED_UP: Parents = {}
@@ -45,7 +43,7 @@ def own_answer(bus: LocalBus, request: Message, agent: str) -> Message | None:
         return None
     endings: list[Message] = []
     words: list[Message] = []
-    for name in _names_of(bus.leases, request, agent):
+    for name in _names_of(SessionBases.of(bus), request, agent):
         is_first = True
         replies = bus.read(
             conversation=request.conversation, after_seq=request.seq, from_agent=name
@@ -127,34 +125,22 @@ def request_meant(bus: LocalBus, reply: Message, request_type: str) -> int | Non
     return parent.seq if parent is not None and parent.type == request_type else None
 
 
-def is_asked(leases: Leases, request: Message, agent: str) -> bool:
+def is_asked(sessions: SessionBases, request: Message, agent: str) -> bool:
     """Whether a request names an agent, or the base name of its session, as its recipient."""
     if request.to_agent is None or agent == request.to_agent:
         return agent == request.to_agent
-    sessions = [session for session in _sessions(leases, spans_of(agent)) if session.name == agent]
-    last = max(sessions, key=lambda session: session.until_ms, default=None)
-    return last is not None and last.base == request.to_agent
+    return sessions.base_of(agent) == request.to_agent
 
 
-def _names_of(leases: Leases, request: Message, agent: str) -> set[str]:
+def _names_of(sessions: SessionBases, request: Message, agent: str) -> set[str]:
     """Return the names under which the reader of a request may have answered it.
 
     For a reader that was asked, these are the recipient and all sessions under its name.
     """
     base = request.to_agent
-    if base is None or not is_asked(leases, request, agent):
+    if base is None or not is_asked(sessions, request, agent):
         return {agent}
-    sessions = _sessions(leases, [ALL])
-    return {agent, base, *(session.name for session in sessions if session.base == base)}
-
-
-def _sessions(leases: Leases, spans: Iterable[Span]) -> Iterator[SessionName]:
-    """Yield the sessions whose names lie within spans, also ended sessions that had them last."""
-    for span in spans:
-        for lease in leases.between(*span):
-            session = SessionName.parse(lease.name, lease.holder, lease.token, lease.until_ms)
-            if session is not None:
-                yield session
+    return {agent, base, *sessions.names_under(base)}
 
 
 def _is_word_to(request: Message, message: Message) -> bool:

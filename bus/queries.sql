@@ -214,10 +214,6 @@ SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claim
 SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
  WHERE lease_until_ms > ? ORDER BY task_id;
 
--- name: leases_between
-SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
- WHERE task_id BETWEEN ? AND ? ORDER BY task_id;
-
 -- name: forget_ended_leases
 DELETE FROM task_claims WHERE task_id BETWEEN ? AND ? AND lease_until_ms <= ?;
 
@@ -246,6 +242,14 @@ UPDATE task_claims SET lease_until_ms = ?
 -- name: release_lease
 DELETE FROM task_claims
  WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ? RETURNING token;
+
+-- sessions ------------------------------------------------------------------------------------
+
+-- name: base_of_session
+SELECT base FROM sessions WHERE name = ?;
+
+-- name: sessions_under_base
+SELECT name FROM sessions WHERE base = ? ORDER BY number;
 
 -- reservations --------------------------------------------------------------------------------
 

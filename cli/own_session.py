@@ -28,7 +28,7 @@ def process_here(bus: LocalBus, agent: str) -> str | None:
     if os.environ.get(SESSION_VARIABLE) == "off":
         return None
     session = SessionNames.of(bus).above(map(str, ancestors()), agent)
-    is_own = session is not None and session.name == agent and not session.has_connection
+    is_own = session is not None and session.name == agent and not session.connection
     return session.process if session is not None and is_own else None
 
 

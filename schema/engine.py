@@ -84,13 +84,20 @@ class Engine(Protocol):
         """
 
     def change(
-        self, sql: str, values: Values = (), *, then: Callable[[], None] | None = None
+        self,
+        sql: str,
+        values: Values = (),
+        *,
+        then: Callable[[], None] | None = None,
+        synced: bool = True,
     ) -> list[tuple[Any, ...]]:
         """Run one writing statement in this thread's transaction, or else in its own.
 
         Args:
             sql, values: the statement.
             then: what to call once it is committed, as for `after_commit`.
+            synced: False where nothing is lost if a power loss takes the change back: then its own
+                transaction waits for no disk, whatever the durability.
 
         Returns:
             The rows that the statement returns (`RETURNING`).

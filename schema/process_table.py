@@ -126,7 +126,7 @@ def runs(text: str) -> bool | None:
     return entry.started == began
 
 
-def foreign_process(pid: int, ancestor: str) -> Process | None:
+def foreign_process(pid: int, ancestor: str | None) -> Process | None:
     """Return a process, unless it is the one that `str` of a `Process` named, or below that one.
 
     None, too, where it has ended, or is hidden from us.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..bus.leases import Leases
 from ..bus.log.log import find_message
 from ..bus.own_answers import is_asked, request_meant
+from ..bus.presence.session_name import SessionBases
 from ..schema.arguments import checked
 from ..schema.errors import AckbusError, InvalidInput
 from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
@@ -47,7 +47,7 @@ class ReplyJudge(Table):
             return False
         if self._has_worked(message.from_agent, request):
             return message.to_agent is not None
-        return is_asked(Leases(self._engine), request, message.from_agent)
+        return is_asked(SessionBases(self._engine), request, message.from_agent)
 
     def _has_worked(self, agent: str, request: Message) -> bool:
         return bool(self._engine.value(SQL["has_worked"], (request.seq, agent)))

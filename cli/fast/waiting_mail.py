@@ -53,12 +53,12 @@ def waiting_mail(look: InboxLook, *, only_new: bool = False, afresh: bool = Fals
         if afresh:
             look.forget_shown()
         return None
-    from ...subscribers.inboxes.seen_mail import SeenMail, SeenMailFile
+    from ...subscribers.inboxes.seen_mail import SeenMail, SeenMailNotes
     from ...subscribers.inboxes.session import FirstMail
 
     bus = look.bus()
-    first, newest = FirstMail(bus, look.agent), bus.log.newest_seq()
-    shown = SeenMailFile(bus, look.agent)
+    first, newest = FirstMail(bus, look.agent), bus.log.newest_seq() if afresh else 0
+    shown = SeenMailNotes(bus, look.agent)
     notes = shown.read()
     chosen = _new_to(first.inbox, notes) if only_new else first.inbox.poll(NAMED_MESSAGES)
     if not chosen and not afresh:

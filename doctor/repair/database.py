@@ -261,7 +261,7 @@ _IS_TAKEN = "SELECT 1 FROM messages WHERE seq = ?"
 #: Tables that are not taken from a backup: messages are copied one by one, and the others are
 #: derived or out of date: a token may have been revoked since, a lease extended.
 _NOT_FROM_BACKUP = {"messages", "sqlite_sequence", "loops", "catalog", "catalog_blocks"}
-_NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations"}
+_NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations", "sessions"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state", "automation_service", "job_output"}
 
 #: Of a table that is, the rows that are: a claim that held its job then must not hold it again.

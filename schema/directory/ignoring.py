@@ -30,7 +30,7 @@ _HEADER = "# Written by ackbus: git leaves this alone. 'bus setup git' lets bus.
 _NAMES = (
     *("/.gitignore", "/bus.db*", "/bus*.jsonl*", "/bus.index.json*", "/search.db*", "/*.lock"),
     *("/doorbell", "/backup.json", "/crew.json", "/archive/", "/blobs/", "/logs/", "/repair.new/"),
-    *("/shown/", "/woken/", "/workers/", "/*.damaged-*", "/*.repaired-*"),
+    *("/woken/", "/workers/", "/*.damaged-*", "/*.repaired-*"),
 )
 
 #: The names that git itself has in a directory, which make it no project's.

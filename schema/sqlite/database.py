@@ -32,7 +32,7 @@ from .checkpoints import INLINE_PAGES, Checkpointer
 from .forks import close_inherited
 from .hardening import BULK_WORK, WORK, WorkLimit, bound_work
 from .sqlite_errors import FAILURES, check_sqlite_version, explain, open_file, translate
-from .transactions import ThreadState, WriteTransaction, without_triggers
+from .transactions import ThreadState, WriteTransaction, unsynced, without_triggers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 #: The version of the tables that this code reads and writes.
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 #: How long SQLite itself waits for a lock that another connection holds, in milliseconds.
 BUSY_TIMEOUT_MS = 5000
@@ -161,6 +161,7 @@ class Database:
         values: tuple[object, ...] = (),
         *,
         then: Callable[[], None] | None = None,
+        synced: bool = True,
     ) -> list[tuple[Any, ...]]:
         """Run one writing statement in this thread's transaction, or else in its own."""
         thread = self._thread()
@@ -170,8 +171,12 @@ class Database:
             if then is not None:
                 thread.after_commit[then] = None
             return rows
+        waits = (
+            nullcontext() if synced or self.durability != "full" else unsynced(thread.connection)
+        )
         try:
-            return thread.alone(sql, values, self.write_timeout_s, then)
+            with waits:
+                return thread.alone(sql, values, self.write_timeout_s, then)
         except FAILURES as error:
             raise explain(error, self.layout) from error
 

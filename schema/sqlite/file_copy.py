@@ -81,9 +81,13 @@ def _copy_file(
 
 
 def _examine(path: str) -> str:
-    """Return `ok`, or what is wrong with a file, in one line."""
+    """Return `ok`, or what is wrong with a file, in one line.
+
+    A row that breaks a CHECK is not wrong: the copy has it from the bus.
+    """
     copy = open_file(*locate(path))
     try:
+        copy.execute("PRAGMA ignore_check_constraints = ON")
         return "; ".join(str(copy.execute("PRAGMA integrity_check(1)").get).splitlines())
     finally:
         copy.close()

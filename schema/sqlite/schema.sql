@@ -58,7 +58,9 @@ CREATE TABLE archive_segments (
   bytes          INTEGER NOT NULL,  -- of the file
   sha256         TEXT NOT NULL,     -- of the file
   archived_at_ms INTEGER NOT NULL,
-  discarded_at_ms INTEGER           -- when its file was deleted for good
+  discarded_at_ms INTEGER,  -- when its file was deleted for good
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    archived_at_ms BETWEEN 0 AND 253402300799999 AND ifnull(discarded_at_ms, 0) BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 -- Where in its segment each run of lines is that is compressed by itself.
@@ -90,7 +92,9 @@ CREATE TABLE archived_blobs (
 CREATE TABLE passed_over (
   agent_id       TEXT PRIMARY KEY,
   last_seq       INTEGER NOT NULL,  -- of what was archived unread
-  archived_at_ms INTEGER NOT NULL
+  archived_at_ms INTEGER NOT NULL,
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    archived_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER archive_has_segments BEFORE UPDATE ON archive_state
@@ -269,7 +273,9 @@ CREATE INDEX idx_deliveries_requeued ON deliveries (agent_id, seq) WHERE state =
 CREATE TABLE loops (
   agent_id      TEXT PRIMARY KEY,
   pid           INTEGER NOT NULL,
-  started_at_ms INTEGER NOT NULL
+  started_at_ms INTEGER NOT NULL,
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    started_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 -- Which messages an agent has finished, for handlers that must act once.
@@ -354,6 +360,38 @@ BEGIN
   SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
 END;
 
+-- Sessions: the running programs of agents, of which each has a name of its own; and what an agent
+-- was shown of its mail, which an agent without sessions has a row for too. A row belongs to who
+-- holds the name: with another holder nothing was shown.
+CREATE TABLE sessions (
+  name          TEXT PRIMARY KEY,
+  base          TEXT NOT NULL,
+  number        INTEGER NOT NULL DEFAULT 1,  -- of those under the base name
+  process       TEXT,                        -- that holds the name; NULL: none
+  connection    TEXT NOT NULL DEFAULT '',    -- to it, where it is a server
+  resume_id     TEXT NOT NULL DEFAULT '',    -- by which its program resumes the session
+  begun_at_ms   INTEGER NOT NULL,
+  until_ms      INTEGER NOT NULL,
+  revision      INTEGER NOT NULL DEFAULT 0,  -- grows with each change of what follows
+  announced_seq INTEGER NOT NULL DEFAULT 0,  -- hooks after a tool announce what is above it
+  counted_seq   INTEGER NOT NULL DEFAULT 0,  -- broadcasts below it were counted, and not shown
+  shown         TEXT NOT NULL DEFAULT '[]',  -- ranges of seqs that were shown whole
+  shown_parts   TEXT NOT NULL DEFAULT '{}',  -- of others, up to which character
+  CONSTRAINT "a session has the name of its number under a base name" CHECK (
+    base <> '' AND number BETWEEN 1 AND 999999999
+    AND name = iif(number = 1, base, substr(base, 1, 127 - length(number)) || '-' || number)),
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    begun_at_ms BETWEEN 0 AND 253402300799999 AND until_ms BETWEEN 0 AND 253402300799999),
+  CONSTRAINT "a number of a session is below 0, or none that JSON has" CHECK (
+    announced_seq BETWEEN 0 AND 9007199254740991 AND counted_seq BETWEEN 0 AND 9007199254740991
+    AND revision BETWEEN 0 AND 9007199254740991),
+  CONSTRAINT "what was shown is a list and an object in JSON, of at most 100000 characters" CHECK (
+    json_valid(shown) AND json_type(shown) = 'array' AND length(shown) <= 100000
+    AND json_valid(shown_parts) AND json_type(shown_parts) = 'object'
+    AND length(shown_parts) <= 100000)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_sessions_base ON sessions (base, number);
+
 -- Queues: named subscriptions to a type pattern, whose messages are work for one worker each.
 CREATE TABLE queues (
   id                  INTEGER PRIMARY KEY,
@@ -376,7 +414,16 @@ CREATE TABLE queues (
   created_at_ms       INTEGER NOT NULL,
   hides               TEXT NOT NULL DEFAULT 'exact' CHECK (hides IN ('exact', 'all', 'none')),
   addressed           TEXT CHECK (addressed <> ''),
-  removed_at_ms       INTEGER  -- it takes in nothing any more, and its name is free again
+  removed_at_ms       INTEGER, -- it takes in nothing any more, and its name is free again
+  CONSTRAINT "a rule of a queue is over ten years, or 2147483647, or a time is none" CHECK (
+    ageing_ms <= 315360000000 AND backoff_ms <= 315360000000 AND dedupe_window_ms <= 315360000000
+    AND max_attempts <= 2147483647 AND ifnull(max_running, 1) <= 2147483647
+    AND max_running_per_key <= 2147483647
+    AND ifnull(paused_at_ms, 0) BETWEEN 0 AND 253402300799999
+    AND created_at_ms BETWEEN 0 AND 253402300799999),
+  -- GLOB reads such a pattern more widely than the queue does, which would never take the rest.
+  CONSTRAINT "a queue that hides all has no word between a * and a last > in its pattern" CHECK (
+    NOT (hides = 'all' AND pattern GLOB '*[*]*[^*.]*.>'))
 ) STRICT;
 
 -- Each message is looked up in the first; the second is empty, but for patterns that hide.
@@ -407,32 +454,6 @@ END;
 
 CREATE TRIGGER queues_are_never_deleted BEFORE DELETE ON queues BEGIN
   SELECT RAISE(ABORT, 'queues are never deleted, since what they take is in no inbox: pause it');
-END;
-
--- CHECKs of the table limit its words. These triggers bound its numbers
--- (schema/sqlite/rules/column_rules.py), and refuse to hide from inboxes a pattern that GLOB reads
--- more widely than the queue does: the queue would never take the rest.
-CREATE TRIGGER queues_begin_within_bounds AFTER INSERT ON queues
-WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
-  OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
-  OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
-  OR (NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>')
-BEGIN
-  SELECT RAISE(ABORT, 'a queue that hides all has no word between a * and a last > in its pattern')
-   WHERE NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>';
-  SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
-END;
-
-CREATE TRIGGER queues_stay_within_bounds AFTER UPDATE OF ageing_ms, max_attempts, backoff_ms, max_running,
-  max_running_per_key, dedupe_window_ms, paused_at_ms, created_at_ms, hides ON queues
-WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
-  OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
-  OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
-  OR (NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>')
-BEGIN
-  SELECT RAISE(ABORT, 'a queue that hides all has no word between a * and a last > in its pattern')
-   WHERE NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>';
-  SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
 END;
 
 -- Jobs: what became of each message in each queue that saw it.
@@ -511,7 +532,9 @@ CREATE TABLE work_acts (
   act      TEXT NOT NULL CHECK (act <> ''),
   queue_id INTEGER NOT NULL REFERENCES queues (id),
   seq      INTEGER,
-  detail   TEXT
+  detail   TEXT,
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT;
 CREATE INDEX idx_work_acts_queue_seq ON work_acts (queue_id, seq);
 
@@ -579,21 +602,27 @@ CREATE TABLE queue_workers (
   queue_id     INTEGER NOT NULL REFERENCES queues (id),
   worker_group TEXT NOT NULL CHECK (worker_group <> ''),
   begun_at_ms  INTEGER NOT NULL,
-  PRIMARY KEY (queue_id, worker_group)
+  PRIMARY KEY (queue_id, worker_group),
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    begun_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
 
 -- The state that the commands of a worker group keep from one run to the next.
 CREATE TABLE worker_states (
   worker_group  TEXT PRIMARY KEY,
   state         TEXT NOT NULL CHECK (json_valid(state) AND json_type(state) = 'object'),
-  updated_at_ms INTEGER NOT NULL
+  updated_at_ms INTEGER NOT NULL,
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    updated_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 -- Which answers a person has been told of, and how far `bus notify` has looked.
 CREATE TABLE notices (
   conversation   TEXT PRIMARY KEY,
   seq            INTEGER NOT NULL,
-  notified_at_ms INTEGER NOT NULL
+  notified_at_ms INTEGER NOT NULL,
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    notified_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE notice_state (
@@ -682,7 +711,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '12');
+INSERT INTO meta (key, value) VALUES ('schema_version', '13');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'
@@ -732,7 +761,9 @@ CREATE TABLE reservations (
   reserved_at_ms INTEGER NOT NULL,
   until_ms       INTEGER NOT NULL,
   token          INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (path, agent_id)
+  PRIMARY KEY (path, agent_id),
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    reserved_at_ms BETWEEN 0 AND 253402300799999 AND until_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER reservations_draw_a_token AFTER INSERT ON reservations BEGIN
@@ -745,18 +776,6 @@ CREATE TRIGGER reservations_keep_their_tokens BEFORE UPDATE OF token ON reservat
 WHEN NEW.token <> (SELECT last_token FROM fencing)
 BEGIN
   SELECT RAISE(ABORT, 'the token of a reservation is drawn from fencing, and never changed');
-END;
-
-CREATE TRIGGER reservations_begin_at_times AFTER INSERT ON reservations
-WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
-BEGIN
-  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
-END;
-
-CREATE TRIGGER reservations_stay_at_times AFTER UPDATE OF reserved_at_ms, until_ms ON reservations
-WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
-BEGIN
-  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
 END;
 
 -- The hash chain, where it is switched on: for each message the digest of its line of bus.jsonl and
@@ -788,7 +807,9 @@ CREATE TABLE access_tokens (
   agent_id      TEXT CHECK (agent_id <> ''),
   created_at_ms INTEGER NOT NULL,
   expires_at_ms INTEGER,
-  digest        BLOB NOT NULL CHECK (length(digest) = 32)
+  digest        BLOB NOT NULL CHECK (length(digest) = 32),
+  CONSTRAINT "times are milliseconds since 1970, of a year up to 9999" CHECK (
+    created_at_ms BETWEEN 0 AND 253402300799999 AND ifnull(expires_at_ms, 0) BETWEEN 0 AND 253402300799999)
 ) STRICT;
 
 -- Automation (bus automation start). Times that stand as text are RFC 3339 with milliseconds and Z.

@@ -150,4 +150,13 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     is_type = getattr(error, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_DATATYPE
     is_row = isinstance(error, apsw.ConstraintError) and not is_type
     kind = RowRefused if is_row else StatementRefused
-    return kind(f"the bus in {where} refused a statement: {error}")
+    return kind(f"the bus in {where} refused a statement: {_rule_of(str(error))}")
+
+
+def _rule_of(text: str) -> str:
+    """Return SQLite's words for a refused row; the sentence alone that a bound has for its name."""
+    from .foreign_objects import our_table_texts
+
+    sentence = text.removeprefix("CHECK constraint failed: ")
+    has_name = any(f'CONSTRAINT "{sentence}"' in table for table in our_table_texts().values())
+    return sentence if has_name else text

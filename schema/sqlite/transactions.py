@@ -90,6 +90,27 @@ def without_triggers(connection: apsw.Connection) -> Iterator[None]:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
+@contextmanager
+def without_rules(connection: apsw.Connection) -> Iterator[None]:
+    """Disable triggers and CHECKs for this connection in the block: a repair mends by columns."""
+    with without_triggers(connection):
+        try:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            yield
+        finally:
+            connection.execute("PRAGMA ignore_check_constraints = OFF")
+
+
+@contextmanager
+def unsynced(connection: apsw.Connection) -> Iterator[None]:
+    """Wait for no disk at a commit in the block, which is outside of transactions."""
+    try:
+        connection.execute("PRAGMA synchronous = NORMAL")
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
 class ThreadState:
     """One thread's connection, its write lock, and how deep it is in transactions."""
 

@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..directory.layout import Layout
 
-#: The folder of the scripts that lead from one version to the next: `0013_verb_noun.sql` leads from
-#: 12 to 13. There are none before the first release.
+#: The folder of the scripts that lead from one version to the next: `0014_verb_noun.sql` leads from
+#: 13 to 14. There are none before the first release.
 MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 
 #: The way from a version that no script leads on from.

@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.types import Scope as Connection
 
 from ...bus.local_bus import LocalBus
-from ...bus.presence.session_name import by_connection
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
 from ..access.access import authorize, principal_of
@@ -172,9 +171,11 @@ class HttpDoor:
             session = None
         if session is None:
             own = process(os.getpid())
-            holder = None if own is None else by_connection(str(own), id)
+            holder = None if own is None else str(own)
             # At least half of it is left after a call, and the sweep ends the session before.
-            session = McpSession(self._home, bound_to, holder=holder, lease_s=2 * IDLE_S)
+            session = McpSession(
+                self._home, bound_to, holder=holder, connection=id, lease_s=2 * IDLE_S
+            )
         session.principal = principal  # of this call: a token of that name may have lost a right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us

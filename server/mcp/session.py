@@ -14,7 +14,6 @@ import orjson
 from ...bus.heartbeat_thread import Hearts
 from ...bus.heartbeats import Heartbeat
 from ...bus.local_bus import LocalBus
-from ...bus.presence.session_name import process_of
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ...subscribers.inboxes.inbox import Inbox
@@ -206,7 +205,8 @@ class McpSession:
     Args:
         home: the bus.
         bound_to: the only base name under which it may act; None: `bus_join` chooses one.
-        holder: the holder of the session's name; None: it acts under the base name.
+        holder: the process that holds the session's name; None: it acts under the base name.
+        connection: the connection to that process by which the agent came, if it came by one.
         lease_s: how long it has its name after a call, in seconds, where only calls tell.
         remembers: whether the next call of this agent finds this session again.
         principal: the client of the present call.
@@ -220,6 +220,7 @@ class McpSession:
         bound_to: str | None = None,
         *,
         holder: str | None = None,
+        connection: str = "",
         lease_s: float = LEASE_S,
         remembers: bool = True,
         principal: Principal = LOCAL,
@@ -228,7 +229,7 @@ class McpSession:
         self.home = home
         self.bound_to = bound_to
         self._joined = bound_to
-        self._holder = holder
+        self._holder, self._connection = holder, connection
         self._lease_s = lease_s
         self._name: str | None = None
         self._remembers = remembers
@@ -245,8 +246,7 @@ class McpSession:
     @property
     def process(self) -> str | None:
         """The process of its agent, with which its reservations end; None: unknown here."""
-        own = self._holder
-        return own if own is not None and process_of(own) == own else None
+        return None if self._connection else self._holder
 
     @property
     def base(self) -> str | None:
@@ -265,7 +265,7 @@ class McpSession:
         check_agent(name)
         self.own(name)
         session = SessionNames.of(self.bus).named(name)
-        is_own = session is not None and session.holder == self._holder
+        is_own = session is not None and session.is_held_by(self._holder, self._connection)
         if not is_own and self._holder is not None and self.bound_to not in (None, name):
             # Its hooks would keep the old name.
             raise InvalidInput(f"{name!r} is another session: call bus_join without a name")
@@ -313,27 +313,29 @@ class McpSession:
         if self._holder is None:
             return base
         try:
-            taken = SessionNames.of(self.bus).take(base, self._holder, lease_s=self._lease_s)
+            names = SessionNames.of(self.bus)
+            taken = names.take(base, self._holder, self._connection, lease_s=self._lease_s)
         except (BusUnusable, Refused):
             return base  # the bus can't be written, so no other session loses its name
         if self._name not in (None, taken.name):
-            self._stop_heart(self._name, self._holder)
+            self._stop_heart(self._name)
         self._name = taken.name
         return taken.name
 
-    def _stop_heart(self, name: str, holder: str) -> None:
+    def _stop_heart(self, name: str) -> None:
         """Stop the heart of a former name, unless another session of this server uses the name."""
         last = SessionNames.of(self.bus).named(name)
-        if last is None or last.holder == holder or last.process != process_of(holder):
+        is_own = last is not None and last.is_held_by(self._holder, self._connection)
+        if last is None or is_own or last.process != self._holder:
             self.home.leave(name)
 
     def end(self) -> None:
         """Free the name of this session, and stop its heart."""
         if self._holder is None or self._joined is None:
             return
-        SessionNames.of(self.bus).leave(self._joined, self._holder)
+        SessionNames.of(self.bus).leave(self._joined, self._holder, self._connection)
         if self._name is not None:
-            self._stop_heart(self._name, self._holder)
+            self._stop_heart(self._name)
 
     def reader(self) -> str | None:
         """Return the agent whose mail counts as read once it is shown; None: nobody's."""
@@ -341,7 +343,8 @@ class McpSession:
             return None
         if self._holder is None:
             return self._joined
-        session_name = SessionNames.of(self.bus).find(self._joined, self._holder)
+        names = SessionNames.of(self.bus)
+        session_name = names.find(self._joined, self._holder, self._connection)
         # Not the base name, which may be another's.
         return None if session_name is None else session_name.name
 

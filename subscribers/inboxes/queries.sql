@@ -245,10 +245,68 @@ SELECT 1 FROM known_agents WHERE agent_id = ?;
 
 -- task_claims ---------------------------------------------------------------------------------
 
--- name: session_leases
--- The leases that are names of sessions, `session 2 of reviewer`: from ?1 to ?2, with the end ?3.
-SELECT task_id, claimed_by, token, lease_until_ms FROM task_claims
- WHERE task_id BETWEEN ?1 AND ?2 AND (?3 = '' OR substr(task_id, -length(?3)) = ?3);
+-- name: sessions
+SELECT {session} FROM sessions ORDER BY base, number;
+
+-- name: sessions_of_base
+SELECT {session} FROM sessions WHERE base = ? ORDER BY number;
+
+-- name: session_named
+-- The session that has a name, and whether it holds its base name, too.
+SELECT first.name IS NOT NULL, {session} FROM sessions
+  LEFT JOIN sessions AS first ON {first_of_session}
+ WHERE sessions.name = ?1;
+
+-- name: hold_session
+-- With another holder nothing was shown.
+INSERT INTO sessions (name, base, number, process, connection, resume_id, begun_at_ms, until_ms)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (name) DO UPDATE SET
+   base = ?2, number = ?3, process = ?4, connection = ?5, resume_id = ?6, until_ms = ?8,
+   begun_at_ms = iif({same_holder}, begun_at_ms, ?7), revision = {next_revision},
+   announced_seq = iif({same_holder}, announced_seq, 0),
+   counted_seq = iif({same_holder}, counted_seq, 0),
+   shown = iif({same_holder}, shown, '[]'),
+   shown_parts = iif({same_holder}, shown_parts, '{}');
+
+-- name: free_session
+UPDATE sessions SET process = NULL, connection = '', resume_id = '', until_ms = ?2,
+                    revision = {next_revision}, announced_seq = 0, counted_seq = 0, shown = '[]',
+                    shown_parts = '{}'
+ WHERE name = ?1;
+
+-- name: end_sessions
+UPDATE sessions SET until_ms = ?4
+ WHERE base = ?1 AND process = ?2 AND connection = ?3 AND until_ms > ?4;
+
+-- name: bring_sessions_nearer
+-- Those that began by a clock which was ahead of now, ?1, began now, and end as long after it.
+UPDATE sessions SET until_ms = iif(until_ms > begun_at_ms,
+                                   until_ms - (begun_at_ms - ?1), until_ms),
+                    begun_at_ms = ?1
+ WHERE begun_at_ms > ?1;
+
+-- name: shown_mail
+-- What an agent, ?1, was shown; up to where it acknowledged its mail, and that of the base name
+-- which its session claims; and which of both was requeued.
+SELECT ifnull(sessions.revision, 0), ifnull(sessions.announced_seq, 0), ifnull(sessions.counted_seq, 0),
+       iif(length(sessions.shown) <= 100000, sessions.shown, '[]'),
+       iif(length(sessions.shown_parts) <= 100000, sessions.shown_parts, '{}'),
+       min({cursor}, iif(first.name IS NULL, 9007199254740991,
+           ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = first.name), 0))),
+       (SELECT json_group_array(seq) FROM deliveries
+         WHERE agent_id IN (?1, first.name) AND state = 'requeued')
+  FROM (SELECT ?1 AS agent) LEFT JOIN sessions ON sessions.name = agent
+  LEFT JOIN sessions AS first ON {first_of_session};
+
+-- name: note_shown
+-- Stored where nothing was noted since revision ?6 was read, 0 of a row that was not there.
+INSERT INTO sessions (name, base, announced_seq, counted_seq, shown, shown_parts, begun_at_ms,
+                      until_ms, revision)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?7, ?7, 1)
+ON CONFLICT (name) DO UPDATE SET announced_seq = ?2, counted_seq = ?3, shown = ?4,
+                                 shown_parts = ?5, revision = {next_revision}
+ WHERE revision = ?6 RETURNING revision;
 
 -- name: traces_of_session
 -- The process whose heart beats for the agent ?1, and whether a session has reservations for it.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import chain
 
+from ...schema.errors import BusBusy, BusUnusable, Refused, RowRefused
 from ...schema.message.names import MAX_SEQ
 from ...schema.paging import pages
 from .failed_deliveries import Cursors, Deliveries
@@ -19,29 +17,22 @@ if TYPE_CHECKING:
 
     from ...bus.local_bus import LocalBus
     from ...schema.engine import HasEngine
-    from .unread_count import OpenFile
 
     #: A displayed part of a message: its seq, and from which character to which; None: to the end.
     Span = tuple[int, int, int | None]
 
-#: The folder of the bus directory that has the notes.
-_FOLDER = "shown"
-
 #: How many ranges of seqs are kept (the lowest), and how many messages that were shown in part.
 _MAX_RANGES, _MAX_PARTS = 1000, 200
-
-#: The largest file, in bytes: some 40 for each range.
-_MAX_BYTES = 100_000
 
 #: How many messages are read at a time.
 _READ = 500
 
-#: How long a process waits for another reader or writer, and between two tries, in seconds.
-_PATIENCE_S, _NAP_S = 1.0, 0.005
+#: How often a note is tried that others note beside it.
+_TRIES = 100
 
 
 class SeenMail:
-    """The mail that an agent was shown, as the file has it.
+    """The mail that an agent was shown, as the row of its name has it.
 
     Attributes:
         upto: hooks after a tool show no mail up to this seq: it was shown, or announced.
@@ -93,29 +84,30 @@ class SeenMail:
         self.parts = dict(list(self.parts.items())[-_MAX_PARTS:])
 
     @classmethod
-    def parse(cls, data: bytes, holder: str | None) -> SeenMail:
-        """Return the content of a file about a session, by its holder.
-
-        It is empty when the file is of another session, was cut short, or is not ours.
-        """
+    def parse(cls, upto: int, older: int, ranges: str, parts: str) -> SeenMail:
+        """Return the notes of a row; empty ones where its texts are not ours."""
         import orjson
 
-        with suppress(ValueError, TypeError, KeyError, AttributeError):
-            record = orjson.loads(data)
-            if record["session"] != holder:
-                return cls()
-            parts = {int(seq): int(end) for seq, end in record["parts"].items()}
-            ranges = [(int(first), int(last)) for first, last in record["seen"]]
-            return cls(int(record["upto"]), _merged(ranges), parts, int(record.get("older", 0)))
+        with suppress(ValueError, TypeError, AttributeError):
+            return cls(
+                int(upto),
+                _merged((int(first), int(last)) for first, last in orjson.loads(ranges)),
+                {int(seq): int(end) for seq, end in orjson.loads(parts).items()},
+                int(older),
+            )
         return cls()
 
-    def to_json(self, holder: str | None) -> bytes:
-        """Return the text of the file."""
+    def row(self) -> tuple[int, int, str, str]:
+        """Return what `parse` takes."""
         import orjson
 
         parts = {str(seq): end for seq, end in self.parts.items()}
-        record = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
-        return orjson.dumps(record | ({"older": self.older} if self.older else {}))
+        return (
+            self.upto,
+            self.older,
+            orjson.dumps(self.ranges).decode(),
+            orjson.dumps(parts).decode(),
+        )
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -129,31 +121,25 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-class SeenMailFile:
-    """The file of the bus directory with the mail that an agent was shown.
+class SeenMailNotes:
+    """The notes about the mail that an agent was shown.
 
-    It is no cursor. If it is lost, mail is shown again, and no agent acknowledges mail that it has
-    not seen; so a failure to write it is no error for readers. Any number of processes may use it.
+    They are no cursor. If they are lost, mail is shown again, and no agent acknowledges mail that
+    it has not seen; so a failure to write them is no error for readers, and writing waits for no
+    disk. Any number of processes may use them.
 
     Args:
         bus, agent: the bus, and the agent that reads.
     """
 
-    def __init__(self, bus: LocalBus | OpenFile, agent: str) -> None:
-        import hashlib
-
-        self._bus, self._agent = bus, agent
-        self._layout = bus.layout
-        self._folder = bus.layout.files.folder(_FOLDER)
-        self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
+    def __init__(self, bus: HasEngine, agent: str) -> None:
+        self._sessions = SessionNames.of(bus)
+        self._agent = agent
 
     def read(self) -> SeenMail:
-        """Return the mail that was shown; empty if there is no file, or it can't be read."""
-        session = SessionNames.of(self._bus).named(self._agent)
-        holder = None if session is None else session.holder
-        with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):
-            return SeenMail.parse(file.read(_MAX_BYTES), holder)
-        return SeenMail()
+        """Return the mail that was shown to the session which has the agent's name."""
+        _, *row, _, _ = self._sessions.shown_to(self._agent)
+        return SeenMail.parse(*row)
 
     def note(
         self,
@@ -165,35 +151,28 @@ class SeenMailFile:
     ) -> bool:
         """Note what was displayed, and say whether that could be noted.
 
+        Nothing is written where nothing changes.
+
         Args:
             spans: the displayed parts of messages.
             older: below which seq broadcasts were only counted; None: as noted before.
             upto: up to where hooks after a tool show no more mail.
             afresh: whether this begins a session, which has seen nothing yet.
         """
-        session = SessionNames.of(self._bus).named(self._agent)
-        holder = None if session is None else session.holder
-        names = {self._agent, session.base if session and session.claims_base else self._agent}
-        cursor = min(map(Cursors.of(self._bus).position, names))
-        requeued = [seq for name in names for seq in _requeued(self._bus, name)]
-        with suppress(OSError):
-            if self._layout.files.look(_FOLDER) is None:
-                self._folder.make()
-                from ...schema.directory.ignoring import keep_out_of_git
+        import orjson
 
-                with suppress(OSError):  # another process does so at this moment
-                    keep_out_of_git(self._layout, f"{_FOLDER}/")
-            file = os.fdopen(self._folder.change(self._name), "r+b")
-            with file, _lock(file.fileno(), True):
-                notes = SeenMail() if afresh else SeenMail.parse(file.read(_MAX_BYTES), holder)
+        spans = list(spans)
+        with suppress(BusBusy, BusUnusable, Refused, RowRefused):
+            for _ in range(_TRIES):  # another process may note beside this
+                revision, *row, cursor, requeued = self._sessions.shown_to(self._agent)
+                notes = SeenMail() if afresh else SeenMail.parse(*row)
                 notes.add(spans)
                 notes.upto = max(notes.upto, upto)
                 notes.older = notes.older if older is None else older
-                notes.keep(cursor, requeued)
-                file.seek(0)
-                file.truncate()
-                file.write(notes.to_json(holder))
-            return True
+                notes.keep(cursor, sorted(orjson.loads(requeued)))
+                noted = notes.row()
+                if noted == tuple(row) or self._sessions.note_shown(self._agent, noted, revision):
+                    return True
         return False
 
 
@@ -219,7 +198,7 @@ class UnseenMail:
     ) -> None:
         from heapq import merge
 
-        notes, cursors = SeenMailFile(bus, agent).read(), Cursors.of(bus)
+        notes, cursors = SeenMailNotes(bus, agent).read(), Cursors.of(bus)
         self.first: list[tuple[int, str, str]] = []
         self.seen: int | None = None
         base = SessionNames.of(bus).base_claimed_by(agent)
@@ -258,23 +237,3 @@ def _covered(
 
     for page in pages(covered, after_seq, what="mail"):
         yield from page
-
-
-@contextmanager
-def _lock(fd: int, is_written: bool) -> Iterator[None]:
-    """Hold a lock on a file, which closing frees.
-
-    Raises:
-        BlockingIOError: another process has it for long, as a stopped process does.
-    """
-    kind = fcntl.LOCK_EX if is_written else fcntl.LOCK_SH
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(fd, kind | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(_NAP_S)
-    yield

@@ -21,7 +21,7 @@ from .delivery import OF_COROUTINES
 from .failed_deliveries import Cursors
 from .inbox import Inbox
 from .mail import NO_LIMIT, InboxView, MailReader
-from .seen_mail import SeenMailFile
+from .seen_mail import SeenMailNotes
 from .session_names import SessionNames
 from .statements import STARTED, STOPPED
 
@@ -332,7 +332,7 @@ class FirstMail:
     ) -> None:
         self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
         self.first_seq = self.older = 0
-        hides_older = cursor is None or (cursor != "0" and SeenMailFile(bus, agent).read().older)
+        hides_older = cursor is None or (cursor != "0" and SeenMailNotes(bus, agent).read().older)
         if self.inbox.position or not hides_older:
             return
         since_ms = bus.now_ms() - _DAY_MS

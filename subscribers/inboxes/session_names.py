@@ -1,31 +1,20 @@
 """The names of sessions: programs that were set up under the same name get a name each.
 
 A session is a running program of an agent. The first that runs under a base name has it as its own
-name, the next is `NAME-2`, and so on. A name is a lease that the program's process holds, so it is
-free as soon as that process has ended, and the next session takes the name, with its cursor; a
-session that its program resumes takes its former name. Where no session has the base name any more,
-a running session claims it, and gets its mail too.
+name, the next is `NAME-2`, and so on. The program's process holds its name, so it is free as soon
+as that process has ended, and the next session takes the name, with its cursor; a session that its
+program resumes takes its former name. Where no session has the base name any more, a running
+session claims it, and gets its mail too.
 
 Hooks look here after every tool: a name that is held already is read by one statement.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import count
 
-from ...bus.presence.session_name import (
-    ALL,
-    SessionName,
-    free_holder,
-    is_id,
-    lease_name,
-    session_name,
-    spans_of,
-    suffix_of,
-    with_id,
-)
-from ...schema.errors import BusBusy, BusUnusable, LeaseLost, Refused
+from ...bus.presence.session_name import SessionName, is_id, session_name
+from ...schema.errors import BusBusy, BusUnusable, Refused, RowRefused
 from ...schema.message.names import check_agent
 from ...schema.process_table import runs
 from ...schema.queries import Table
@@ -34,25 +23,28 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
-    from ...bus.presence.session_name import Span
+    #: The process whose session it is, and the connection to it, "" where it came by none.
+    Holder = tuple[str, str]
 
 #: How long a name is held whose process can't be seen from here, in seconds, unless it is renewed
 #: or the heart of its session beats: the age at which an agent is taken for dead.
 LEASE_S = 300.0
 
-#: How much is left of the lease of a session that said that it ends, in milliseconds.
-_END_MS = 1
-
 
 class SessionNames(Table):
-    """The names of sessions of a bus: leases, and the cursors that begin with them."""
+    """The table `sessions`: the names of sessions, and the mail that each agent was shown.
+
+    Checking that a name is free and taking it are one transaction.
+    """
 
     def take(
         self,
         base: str,
-        holder: str,
+        process: str,
+        connection: str = "",
         *,
         lease_s: float = LEASE_S,
         timeout_s: float | None = None,
@@ -66,7 +58,8 @@ class SessionNames(Table):
 
         Args:
             base: the name that was set up.
-            holder: `str` of the program's process, or what `by_connection` returned.
+            process: `str` of the program's process.
+            connection: to the process, where it is a server that the session came to.
             lease_s: how long it is held after this, in seconds, if its process can't be seen.
             timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
             id: the id by which its program resumes it, if the program gives one.
@@ -76,10 +69,11 @@ class SessionNames(Table):
         Raises:
             InvalidInput: the base name is not valid.
             BusBusy: other writers kept the bus for longer.
-            BusUnusable, Refused: the bus can't be written. These errors are raised only for a
-                session that has no name yet: other sessions keep their names.
+            BusUnusable, Refused: the bus can't be written.
+            RowRefused: another program has left a row that breaks a rule. These errors are raised
+                only for a session that has no name yet: other sessions keep their names.
         """
-        id = id if id and is_id(id) else ""
+        holder, id = (process, connection), id if id and is_id(id) else ""
         settled = self._settled(base, holder, lease_s, id)
         if settled is not None:
             return settled
@@ -87,23 +81,25 @@ class SessionNames(Table):
         try:
             with self._engine.write(timeout_s):
                 number = self._settle(base, holder, lease_s, id, is_resumed)
-        except (BusBusy, BusUnusable, Refused):
-            current = self.find(base, holder)
+        except (BusBusy, BusUnusable, Refused, RowRefused):
+            current = self.find(base, process, connection)
             if current is None:
                 raise
             return current
         return next(session for session in self.list(base) if session.number == number)
 
-    def find(self, base: str, holder: str) -> SessionName | None:
+    def find(self, base: str, process: str, connection: str = "") -> SessionName | None:
         """Return the name of a session; None if it has none."""
-        sessions = [session for session in self.list(base) if session.holder == holder]
+        sessions = [
+            session for session in self.list(base) if session.is_held_by(process, connection)
+        ]
         return max(sessions, key=lambda session: session.number, default=None)
 
     def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
         """Return the session of the first process that has one, under a base name or any name."""
         sessions = self.list()
         pairs = ((session, process) for process in processes for session in reversed(sessions))
-        held_by_them = (session for session, process in pairs if session.holder == process)
+        held_by_them = (session for session, process in pairs if session.is_held_by(process))
         return next(
             (session for session in held_by_them if base in (None, session.base, session.name)),
             None,
@@ -111,15 +107,14 @@ class SessionNames(Table):
 
     def named(self, name: str) -> SessionName | None:
         """Return the session that has a name, or had it last; None where none had."""
-        sessions = [session for session in self._under(name) if session.name == name]
-        last = max(
-            sessions, key=lambda session: (self.is_live(session), session.until_ms), default=None
-        )
-        if last is not None and last.number > 1:
-            first = lease_name(last.base, 1)
-            claims = [session.holder == last.holder for session in self._read((first, first))]
-            last.claims_base = any(claims)
-        return last
+        rows = self._engine.rows(SQL["session_named"], (name,))
+        if not rows:
+            return None
+        claims_base, *fields = rows[0]
+        session = SessionName.parse(*fields)
+        if session is not None:
+            session.claims_base = bool(claims_base)
+        return session
 
     def base_claimed_by(self, name: str) -> str | None:
         """Return the base name that a session claims besides its own; None where it does not."""
@@ -128,47 +123,49 @@ class SessionNames(Table):
         session = self.named(name)
         return session.base if session is not None and session.claims_base else None
 
-    def leave(self, base: str, holder: str) -> None:
+    def leave(self, base: str, process: str, connection: str = "") -> None:
         """Free the names of a session that has ended. Safe to repeat."""
-        from ...bus.leases import Leases
-
         with self._engine.write():
-            for session in self.list(base):
-                if session.holder == holder and session.until_ms > self._engine.now_ms():
-                    with suppress(LeaseLost):  # it ends just now
-                        Leases(self._engine).renew(session.lease(), lease_s=_END_MS / 1000)
+            ended = (base, process, connection, self._engine.now_ms())
+            self._engine.change(SQL["end_sessions"], ended)
 
     def list(self, base: str | None = None) -> list[SessionName]:
         """Return the names of sessions, of those that have ended too, by base name and number."""
-        suffix = "" if base is None else suffix_of(base)
-        sessions = [session for session in self._read(ALL, suffix) if base in (None, session.base)]
-        firsts = {session.base: session.holder for session in sessions if session.number == 1}
+        if base is None:
+            rows = self._engine.rows(SQL["sessions"])
+        else:
+            rows = self._engine.rows(SQL["sessions_of_base"], (base,))
+        sessions = [session for row in rows if (session := SessionName.parse(*row)) is not None]
+        firsts = {session.base: session for session in sessions if session.number == 1}
         for session in sessions:
-            is_first = session.number == 1
-            session.claims_base = not is_first and firsts.get(session.base) == session.holder
-        return sorted(sessions, key=lambda session: (session.base, session.number))
+            first = firsts.get(session.base)
+            session.claims_base = (
+                first is not None
+                and first is not session
+                and first.is_held_by(session.process, session.connection)
+            )
+        return sessions
 
     def bases(self) -> dict[str, str]:
         """Return the base name of each session name that differs from it."""
-        last = {
-            session.name: session
-            for session in sorted(self.list(), key=lambda session: session.token)
-        }
-        return {name: session.base for name, session in last.items() if session.number > 1}
+        return {session.name: session.base for session in self.list() if session.number > 1}
 
     def running(self, base: str) -> tuple[SessionName, ...]:
         """Return the sessions of a base name that are there, each by its own name."""
         live = [session for session in self.list(base) if self.is_live(session)]
-        return tuple({session.holder: session for session in live}.values())
+        by_holder = {(session.process, session.connection): session for session in live}
+        return tuple(by_holder.values())
 
     def is_live(self, session: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""
+        if session.process is None:
+            return False
         process_runs = runs(session.process)  # None: it can't be seen from here
-        if process_runs is False or (process_runs and not session.has_connection):
+        if process_runs is False or (process_runs and not session.connection):
             return process_runs
-        now_ms = self._engine.now_ms()
-        if session.has_connection or now_ms < session.until_ms:
-            return now_ms < session.until_ms - _END_MS
+        is_held = self._engine.now_ms() < session.until_ms
+        if session.connection or is_held:
+            return is_held
         from ...bus.heartbeats import Heartbeats  # rarely needed
 
         beat = Heartbeats(self._engine).get(session.name)
@@ -186,21 +183,30 @@ class SessionNames(Table):
         ]
         return pid, bool(is_bound)
 
-    def _under(self, name: str) -> Iterator[SessionName]:
-        """Yield the sessions that may have a name, under any base name."""
-        for span in spans_of(name):
-            yield from self._read(span)
+    def follow_clock_back(self, now_ms: int) -> None:
+        """Move sessions that began in the future to now, each with the length of its lease."""
+        self._engine.change(SQL["bring_sessions_nearer"], (now_ms,))
 
-    def _read(self, span: Span, suffix: str = "") -> Iterator[SessionName]:
-        for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, suffix)):
-            session = SessionName.parse(lease, *fields)
-            if session is not None:
-                yield session
+    def shown_to(self, agent: str) -> tuple[Any, ...]:
+        """Return what an agent was shown, as `SeenMail.parse` takes it."""
+        return self._engine.rows(SQL["shown_mail"], (agent,))[0]
 
-    def _settled(self, base: str, holder: str, lease_s: float, id: str) -> SessionName | None:
+    def note_shown(self, agent: str, notes: tuple[int, int, str, str], revision: int) -> bool:
+        """Store what an agent was shown; False where something was noted since it was read.
+
+        Args:
+            agent: its name.
+            notes: up to where mail was announced, below which seq broadcasts were counted, and
+                what was shown whole and in part, in JSON.
+            revision: the first field that `shown_to` returned.
+        """
+        values = (agent, *notes, revision, self._engine.now_ms())
+        return bool(self._engine.change(SQL["note_shown"], values, synced=False))
+
+    def _settled(self, base: str, holder: Holder, lease_s: float, id: str) -> SessionName | None:
         """Return the name of a session if nothing has to be written for it; else None."""
         sessions = self.list(base)
-        of_holder = [session for session in sessions if session.holder == holder]
+        of_holder = [session for session in sessions if session.is_held_by(*holder)]
         half_over_ms = self._engine.now_ms() + lease_s * 500
         if (
             not of_holder
@@ -209,26 +215,25 @@ class SessionNames(Table):
         ):
             return None
         first = sessions[0]
-        has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
+        has_base = first.number == 1 and (first.is_held_by(*holder) or self.is_live(first))
         return of_holder[-1] if has_base or self._is_of_others(base, base) else None
 
-    def _settle(self, base: str, holder: str, lease_s: float, id: str, is_resumed: bool) -> int:
+    def _settle(self, base: str, holder: Holder, lease_s: float, id: str, is_resumed: bool) -> int:
         """Hold the name of a session, and the base name where it is free; return its number."""
         by_number = {session.number: session for session in self.list(base)}
-        current = self.find(base, holder)
+        current = self.find(base, *holder)
         former = self._former_name(base, id) if is_resumed and id else None
         if former is not None and current is not None and current.number > 1:
-            self._hold(base, current.number, current, free_holder(), _END_MS / 1000)
+            self._engine.change(SQL["free_session"], (current.name, self._engine.now_ms()))
         chosen = former or current
         number = self._first_free(base, by_number) if chosen is None else chosen.number
         if chosen is not current or current is None:
             self._begin(session_name(base, number), base)
-        by = with_id(holder, id or (current.id if current else ""))
-        self._hold(base, number, by_number.get(number), by, lease_s)
+        self._hold(base, number, holder, id or (current.id if current else ""), lease_s)
         first = by_number.get(1)
-        is_free = not (first and first.holder != holder and self.is_live(first))
+        is_free = not (first and not first.is_held_by(*holder) and self.is_live(first))
         if number > 1 and is_free and not self._is_of_others(base, base):
-            self._hold(base, 1, first, with_id(holder, first.id if first else ""), lease_s)
+            self._hold(base, 1, holder, first.id if first else "", lease_s)
         return number
 
     def _former_name(self, base: str, id: str) -> SessionName | None:
@@ -238,11 +243,12 @@ class SessionNames(Table):
         """
         sessions = self.list(base)
         former = [session for session in sessions if session.id == id]
-        last = max(former, key=lambda session: session.token, default=None)
-        if last is None or self._is_of_others(last.name, base):
+        last = max(former, key=lambda session: session.begun_ms, default=None)
+        if last is None:
             return None
         is_claimed = any(
-            session.claims_base and session.holder == last.holder for session in sessions
+            session.claims_base and session.is_held_by(last.process, last.connection)
+            for session in sessions
         )
         is_free = (last.number == 1 and is_claimed) or not self.is_live(last)
         return last if is_free else None
@@ -262,12 +268,8 @@ class SessionNames(Table):
 
     def _is_of_others(self, name: str, base: str) -> bool:
         """Whether a session of another base name has a name: `a-2` may be a base name, too."""
-        others = (
-            session
-            for session in self._under(name)
-            if session.name == name and session.base != base
-        )
-        return any(map(self.is_live, others))
+        session = self.named(name)
+        return session is not None and session.base != base and self.is_live(session)
 
     def _is_known(self, name: str) -> bool:
         return bool(self._engine.value(SQL["is_known"], (name,)))
@@ -279,17 +281,8 @@ class SessionNames(Table):
         begin = cursors.position(base)
         cursors.join(name, after_seq=begin if first is None else min(begin, first - 1))
 
-    def _hold(
-        self, base: str, number: int, last: SessionName | None, by: str, lease_s: float
-    ) -> None:
-        from ...bus.leases import Leases  # hooks that change nothing don't need it
-
-        leases = Leases(self._engine)
-        if last is not None and last.held_by == by:
-            with suppress(LeaseLost):  # it has ended
-                leases.renew(last.lease(), lease_s=lease_s)
-                return
-        elif last is not None:
-            with suppress(LeaseLost):  # as above
-                leases.release(last.lease())
-        leases.acquire(lease_name(base, number), by, lease_s=lease_s)
+    def _hold(self, base: str, number: int, holder: Holder, id: str, lease_s: float) -> None:
+        now_ms = self._engine.now_ms()
+        until_ms = now_ms + round(lease_s * 1000)
+        row = (session_name(base, number), base, number, *holder, id, now_ms, until_ms)
+        self._engine.change(SQL["hold_session"], row)

@@ -25,7 +25,6 @@ class OpenFile:
     def __init__(self, database: Database) -> None:
         self._engine: Engine = database
         self._file = database
-        self.layout = database.layout
 
 
 class InboxLook:
@@ -55,9 +54,9 @@ class InboxLook:
 
     def forget_shown(self) -> None:
         """Note that the agent remembers nothing of what it was shown or told."""
-        from .seen_mail import SeenMailFile
+        from .seen_mail import SeenMailNotes
 
-        SeenMailFile(OpenFile(self._database), self.agent).note(afresh=True)
+        SeenMailNotes(OpenFile(self._database), self.agent).note(afresh=True)
 
     def traces(self) -> tuple[int | None, bool]:
         """Return what the agent's name has left, as `SessionNames.traces`."""

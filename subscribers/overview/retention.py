@@ -192,7 +192,7 @@ class Retention:
         """
         names = SessionNames.of(self._bus)
         return {
-            session.name: 0 if session.has_connection else session.until_ms - round(LEASE_S * 1000)
+            session.name: 0 if session.connection else session.until_ms - round(LEASE_S * 1000)
             for session in names.list()
             if session.number > 1 and not names.is_live(session)
         }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from time import monotonic
 
 from ...schema.errors import BusBusy
+from ..inboxes.session_names import SessionNames
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
 from .queues import Queues
@@ -64,6 +65,7 @@ def newest_ms(bus: LocalBus) -> int:
 def follow_clock_back(bus: LocalBus) -> None:
     """Bring what was stored by a clock that was ahead to the present time; safe to repeat."""
     bus.reservations.follow_clock_back()
+    SessionNames.of(bus).follow_clock_back(bus.now_ms())
     jobs, claims = Jobs.of(bus), Claims.of(bus)
     for info in Queues(bus).list():
         with bus.transaction():

@@ -269,7 +269,6 @@ def public_calls(bus: Bus) -> Calls:
         bus.leases.release: {"lease": lease},
         bus.leases.check: {"lease": lease},
         bus.leases.get: {"name": "n"},
-        bus.leases.between: {"first": "n", "last": "n"},
         bus.leases.forget_ended: {"first": "n", "last": "n"},
         bus.leases.follow_clock_back: {"now_ms": 1},
         bus.reservations.reserve: {"paths": ["a"], "agent": "a"},

@@ -21,7 +21,7 @@ BESIDE_OWNERS = {
     "MailReader": "reads `messages` by the cursors and deliveries of an inbox",
     "LiveReservations": "reads `reservations`, for a commit that waits for no more of their room",
     "ReplyJudge": "reads which groups a request has asked, and which queues take in their replies",
-    "SessionNames": "reads `task_claims`, since names of sessions are leases",
+    "SessionBases": "reads `sessions`, for what messages mean, in the room below their owner",
     "Views": "reads `jobs` and `claims` for people",
 }
 

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast import waiting_hook
 from ackbus.cli.show.output import Output
 from ackbus.schema.message.names import is_plain
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
 from ackbus.wake.waking import LINE, TEXT
 
 from ..injections import INJECTIONS, MARK, Disguise, disguise
@@ -65,8 +65,7 @@ def all_said(program: str, bus: Bus, said: Said) -> Iterator[str]:
     """Yield what the hooks of a program say until all mail was named."""
     yield hears("start", program, bus, said)
     yield hears("stop", program, bus, said)
-    (notes,) = Path(bus.layout.directory, "shown").iterdir()
-    notes.unlink()
+    SeenMailNotes(bus, "me").note(afresh=True)
     while text := hears("tool", program, bus, said):
         yield text
 

@@ -1,7 +1,6 @@
 """bus hook: an agent hears of its mail by its program's hooks, and is never broken by them."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -14,8 +13,9 @@ import pytest
 from ackbus import Bus, Draft, Inbox, Queue, Request
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast.waiting_mail import NAMED_MESSAGES
+from ackbus.schema.queries import file_of
 from ackbus.server.mcp.tools.profiles import FULL, PROFILES
-from ackbus.subscribers.inboxes.seen_mail import SeenMailFile, UnseenMail
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes, UnseenMail
 
 from ..conftest import Ended, RunBus
 from ..programs import run_program
@@ -192,7 +192,7 @@ def test_nothing_counts_as_shown_after_it(
     """Issue 32, item 8: nothing may be acknowledged that the agent no longer has before it."""
     for number in range(3):
         bus.publish("t", number, from_agent="a", to_agent="me")
-    SeenMailFile(bus, "me").note([(1, 0, None), (2, 0, None), (3, 0, 10)], upto=3)
+    SeenMailNotes(bus, "me").note([(1, 0, None), (2, 0, None), (3, 0, 10)], upto=3)
     assert [seq for seq, _, _ in UnseenMail(bus, "me", 3, 9).first] == [3]
     agent = Agent(run_bus, "gemini")
     assert (agent.hears(event, told) == "") == (event == "compact")
@@ -205,7 +205,7 @@ def test_gemini_that_looks_if_a_summary_is_needed_forgets_nothing(
 ) -> None:
     """It does so before each request to its model; its agents could acknowledge nothing."""
     bus.publish("t", 1, from_agent="a", to_agent="me")
-    SeenMailFile(bus, "me").note([(1, 0, None)], upto=1)
+    SeenMailNotes(bus, "me").note([(1, 0, None)], upto=1)
     assert Agent(run_bus, "gemini").hears("compact", {"trigger": "auto"}) == ""
     assert UnseenMail(bus, "me", 1, 9).first == []
     Agent(run_bus, "codex").hears("compact", {"trigger": "auto"})
@@ -257,8 +257,7 @@ def test_hooks_that_were_set_up_without_bodies_go_on(
         said = []
         for options in ((), ("--no-bodies",)):
             said.append(run_bus(*line, *options, stdin="{}").out)
-            (notes,) = Path(bus.layout.directory, "shown").iterdir()
-            notes.unlink()
+            SeenMailNotes(bus, "me").note(afresh=True)
         assert said[0] == said[1]
         assert "[1] a message" in said[0]
 
@@ -342,27 +341,29 @@ def test_event_that_is_no_json_is_told_on_stderr(bus: Bus, run_bus: RunBus) -> N
     assert "not JSON" in done.err
 
 
-def test_note_of_what_was_shown_is_private_and_no_matter_of_git(
-    bus: Bus, bus_dir: Path, run_bus: RunBus
-) -> None:
-    bus.publish("t", "hi", from_agent="a", to_agent="me")
+def test_mail_is_shown_where_that_cannot_be_noted(bus: Bus, run_bus: RunBus) -> None:
+    """It is shown again then, which is better than not at all; nothing waits for long."""
     agent = Agent(run_bus)
-    agent.hears("tool")
-    (note,) = (bus_dir / "shown").iterdir()
-    modes = [oct(os.stat(path).st_mode & 0o777) for path in (note.parent, note)]
-    assert modes == ["0o700", "0o600"]
-    assert "*" in (bus_dir / ".gitignore").read_text().splitlines()
-    note.write_text("nonsense")
-    assert "[1] " in agent.hears("tool")
-    assert run_bus("doctor").code == 0
-
-
-def test_mail_is_shown_where_that_cannot_be_noted(bus: Bus, bus_dir: Path, run_bus: RunBus) -> None:
-    """It is shown again then, which is better than not at all."""
+    agent.hears("start")
     bus.publish("t", "hi", from_agent="a", to_agent="me")
-    (bus_dir / "shown").write_text("a file where the folder should be")
+    with bus.transaction():
+        bus.publish("t", "another writer", from_agent="b")
+        for _ in range(2):
+            assert "[1] " in agent.hears("tool")
+    assert "[1] " in agent.hears("tool")
+    assert "[1] " not in agent.hears("tool")
+
+
+def test_hook_that_has_nothing_new_to_say_writes_nothing(bus: Bus, run_bus: RunBus) -> None:
+    """Mail waits meanwhile, and was shown or not."""
+    agent = Agent(run_bus)
     for _ in range(2):
-        assert "[1] " in Agent(run_bus).hears("tool")
+        bus.publish("t", "hi", from_agent="a", to_agent="me")
+        assert "[1] " in agent.hears("stop")
+        before = file_of(bus).version()
+        assert not agent.hears("tool")
+        assert "[1] " in agent.hears("stop")
+        assert file_of(bus).version() == before
 
 
 def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: RunBus) -> None:

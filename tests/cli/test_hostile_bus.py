@@ -57,6 +57,8 @@ INSERT INTO deliveries VALUES ('me', 2, 'parked', 5, :evil, {NOW});
 INSERT INTO deliveries VALUES ('me' || :evil, 1, 'parked', 5, :evil, {NOW});
 INSERT INTO heartbeats VALUES ('beat' || :evil, {NOW}, 'busy' || :evil, 'on' || :evil, 0.5, 1);
 INSERT INTO task_claims VALUES ('lease' || :evil, 'holder' || :evil, 1, 99999999999999, 0);
+INSERT INTO sessions (name, base, process, connection, resume_id, begun_at_ms, until_ms)
+VALUES ('session' || :evil, 'session' || :evil, 'p' || :evil, :evil, :evil, 1, 99999999999999);
 INSERT INTO access_tokens (token_id, name, scopes, agent_id, created_at_ms, digest) VALUES
   (:evil, :evil, json_array(:evil), :evil, {NOW}, zeroblob(32));
 INSERT INTO reservations

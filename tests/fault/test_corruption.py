@@ -234,10 +234,10 @@ def test_a_backup_fills_what_is_lost(harmed: Path, original: Path) -> None:
     after, before = content(harmed), content(original)
     assert after is not None
     assert before is not None
-    assert after["task_claims"] == after["reservations"] == []
+    assert after["task_claims"] == after["reservations"] == after["sessions"] == []
     assert after["claims"] == [row for row in before["claims"] if "'active'" not in row]
     assert [row.replace("'running'", "'queued'") for row in before["jobs"]] == after["jobs"]
-    other = DERIVED | {"task_claims", "reservations", "claims", "jobs"}
+    other = DERIVED | {"task_claims", "reservations", "sessions", "claims", "jobs"}
     assert {k: v for k, v in after.items() if k not in other} == {
         k: v for k, v in before.items() if k not in other
     }

@@ -8,7 +8,12 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.export.backup import back_up
+from ackbus.schema.errors import RowRefused
+from ackbus.schema.queries import engine_of
 from ackbus.schema.sqlite.upgrade import upgrade
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
+from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..conftest import RunBus
 from ..migration.made_up import set_back, upgradable
@@ -36,6 +41,13 @@ REFUSED = {
     f"INSERT INTO task_claims VALUES ('x', 'eve', 1, {MICROSECONDS}, 0)": "milliseconds since 1970",
     f"UPDATE reservations SET until_ms = {MICROSECONDS}": "milliseconds since 1970",
     f"UPDATE heartbeats SET ts_ms = {MICROSECONDS}": "milliseconds since 1970",
+    f"UPDATE sessions SET until_ms = {MICROSECONDS}": "milliseconds since 1970",
+    "UPDATE sessions SET name = 'eve'": "the name of its number under a base name",
+    "UPDATE sessions SET shown = '{}'": "a list and an object in JSON",
+    f"UPDATE queues SET created_at_ms = {MICROSECONDS}": "a rule of a queue is over ten years",
+    "UPDATE queues SET max_running = 2147483648": "a rule of a queue is over ten years",
+    f"INSERT INTO work_acts VALUES (1, {MICROSECONDS}, 'a', 'b', 1, NULL, NULL)": "since 1970",
+    f"INSERT INTO loops VALUES ('eve', 7, {MICROSECONDS})": "milliseconds since 1970",
     "DELETE FROM export_state": "export_state has one row",
     "INSERT OR REPLACE INTO export_state VALUES (1, 0)": "export_state has one row",
     "UPDATE export_state SET last_seq = 99": "past the newest",
@@ -64,6 +76,8 @@ def fill(directory: Path) -> None:
         bus.leases.acquire("deploy", "ann", lease_s=3600)
         bus.reservations.reserve(["src/**"], "ann", lease_s=3600)
         bus.heartbeats.beat("bob")
+        SessionNames.of(bus).take("bob", "process 1 since 1 on another.1")
+        SeenMailNotes(bus, "bob").note([(3, 0, None)], upto=3)
         Exporter(bus).export_once()
 
 
@@ -102,6 +116,18 @@ WRONG = {
     "UPDATE reservations SET token = -5": "tokens that were never given",
     f"UPDATE task_claims SET lease_until_ms = {MICROSECONDS}": "impossible times",
     f"UPDATE reservations SET until_ms = {MICROSECONDS}": "impossible times",
+    f"UPDATE reservations SET reserved_at_ms = -1, until_ms = {MICROSECONDS}": "impossible times",
+    f"UPDATE queues SET ageing_ms = {MICROSECONDS}, created_at_ms = -1": "numbers that can't be",
+    "UPDATE queues SET max_attempts = 2147483648, hides = 'all'": "numbers that can't be",
+    f"INSERT INTO loops VALUES ('eve', 7, {MICROSECONDS})": "impossible times",
+    f"UPDATE sessions SET until_ms = {MICROSECONDS}": "no other session gets the name",
+    "UPDATE sessions SET number = 2": "not the name of their number",
+    "UPDATE sessions SET revision = -1, counted_seq = -1": "numbers that can't be",
+    "UPDATE sessions SET shown = '{}', shown_parts = '['": "what are no ranges in shown",
+    "UPDATE sessions SET until_ms = 253402300799999": "no other session gets the name",
+    "UPDATE sessions SET announced_seq = 1000": "hooks announce no mail",
+    """UPDATE sessions SET shown = '[["a", 7]]'""": "what are no ranges in shown",
+    """UPDATE sessions SET process = char(27) || '[2J'""": "not a line of text there in process",
     f"UPDATE heartbeats SET ts_ms = {MICROSECONDS}": "seems alive",
     "DELETE FROM export_state": "nothing is exported",
     "UPDATE export_state SET last_seq = 1000000": "nothing is exported",
@@ -123,8 +149,48 @@ WRONG = {
 def force(directory: Path, sql: str) -> None:
     with closing(apsw.Connection(str(directory / "bus.db"))) as raw:
         raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute("PRAGMA ignore_check_constraints = ON")
         raw.execute(sql)
         assert raw.total_changes(), sql
+
+
+def test_bounds_of_columns_are_found_by_sqlite_itself_and_hold_no_backup_up(
+    filled: Path, tmp_path: Path
+) -> None:
+    """A backup is of the rows as they are: who breaks a bound must not keep others from one."""
+    force(filled, f"UPDATE queues SET ageing_ms = {MICROSECONDS}")
+    assert raw_sql(filled, "PRAGMA quick_check") == [["CHECK constraint failed in queues"]]
+    with closing(Bus.open(filled)) as bus:
+        back_up(bus, tmp_path / "copy")
+    doctor(filled, "--repair")
+    assert doctor(filled, "--full").bad == {}
+
+
+def test_library_says_of_a_bound_what_it_is_and_no_name_of_sqlite(filled: Path) -> None:
+    with closing(Bus.open(filled)) as bus, pytest.raises(RowRefused) as refused:
+        engine_of(bus).change(f"UPDATE queues SET ageing_ms = {MICROSECONDS}")
+    words = "refused a statement: a rule of a queue is over ten years, or 2147483647, or a time"
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("harm", "has_queue"), [(f"ageing_ms = {MICROSECONDS}", True), ("ordering = 'any'", False)]
+)
+def test_new_file_takes_rows_beyond_bounds_and_puts_them_right(
+    harm: str, has_queue: bool, filled: Path
+) -> None:
+    """Of a file that is damaged elsewhere. What is no word of the table has no such repair."""
+    force(filled, f"UPDATE queues SET {harm}")
+    raw_sql(filled, "PRAGMA wal_checkpoint(TRUNCATE)")
+    page = raw_sql(filled, "SELECT rootpage FROM sqlite_schema WHERE name = 'loops'")[0][0]
+    with (filled / "bus.db").open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    assert "pages" in doctor(filled).bad
+    doctor(filled, "--repair")
+    rows = raw_sql(filled, "SELECT name, ageing_ms FROM queues WHERE name = 'work'")
+    assert rows == ([["work", 60_000]] if has_queue else [])
+    assert doctor(filled, "--full").bad == {}
 
 
 @pytest.mark.slow
@@ -231,6 +297,7 @@ def test_no_output_has_the_name_of_an_exception(filled: Path, run_bus: RunBus) -
 def force_any(directory: Path, sql: str) -> None:
     with closing(apsw.Connection(str(directory / "bus.db"))) as raw:
         raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute("PRAGMA ignore_check_constraints = ON")
         raw.execute(sql.replace("INSERT INTO meta", "INSERT OR REPLACE INTO meta"))
 
 

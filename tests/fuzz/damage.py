@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ackbus import Bus, Draft, Inbox, Queue
 from ackbus.schema.errors import AckbusError
+from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..fault import corruption
 
@@ -28,6 +29,10 @@ _STATE = st.sampled_from(
         "UPDATE task_claims SET lease_until_ms = {}",
         "UPDATE heartbeats SET ts_ms = {}",
         "UPDATE queues SET filled_seq = abs({} / 2)",
+        "UPDATE queues SET ageing_ms = {}",
+        "UPDATE reservations SET until_ms = {}",
+        "UPDATE sessions SET number = {}",
+        "UPDATE sessions SET announced_seq = {}, shown = '[[{}]]'",
         "UPDATE export_state SET last_seq = {}",
         "DELETE FROM export_state",
         "UPDATE notice_state SET last_seq = {}",
@@ -65,6 +70,8 @@ def a_bus_to_copy(folder: Path) -> Iterator[Path]:
         Inbox(bus, "bob").ack(100)
         bus.heartbeats.beat("bob")
         bus.leases.acquire("deploy", "ann", lease_s=3600)
+        bus.reservations.reserve(["src/**"], "ann", lease_s=3600)
+        SessionNames.of(bus).take("bob", "process 1 since 1 on another.1")
     yield directory
 
 
@@ -101,6 +108,7 @@ def _harm(directory: Path, act: str | tuple[str, int]) -> None:
         try:
             with closing(apsw.Connection(str(path))) as raw:
                 raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+                raw.execute("PRAGMA ignore_check_constraints = ON")
                 raw.execute(act)
         except apsw.Error:  # an act before has left nothing to change
             return

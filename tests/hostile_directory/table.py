@@ -33,7 +33,6 @@ from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.upgrade import upgrade
-from ackbus.subscribers.inboxes.seen_mail import SeenMailFile
 from ackbus.wake.notes import WakeNotes
 
 #: Seconds after which an act counts as hung: far more than one takes on a busy machine.
@@ -47,7 +46,7 @@ HUGE_BYTES = 1 << 40
 
 PRECIOUS = b"precious\n"
 
-_SHOWN = hashlib.sha256(b"bob").hexdigest()[:32]
+_BOB = hashlib.sha256(b"bob").hexdigest()[:32]
 
 #: The files that SQLite opens, and what it may find beside them.
 SQLITE = ["bus.db", "bus.db-wal", "bus.db-shm", "bus.db-journal", "search.db", "search.db-wal"]
@@ -59,10 +58,10 @@ FILES = [
     *("bus-000001.jsonl", "bus-000001.jsonl.new", "bus-000009.jsonl"),
     *("doorbell", "write.lock", "export.lock", "archive.lock", "search.lock", ".gitignore"),
     *(f"archive/{segment_name(1)}", f"archive/{segment_name(11)}.new"),
-    *(f"shown/{_SHOWN}", f"woken/{_SHOWN}", "backup.json", "BLOB"),
+    *(f"woken/{_BOB}", "backup.json", "BLOB"),
 ]
 
-FOLDERS = ["blobs", "archive", "shown", "woken", "repair.new"]
+FOLDERS = ["blobs", "archive", "woken", "repair.new"]
 
 NAMES = [*SQLITE, *FILES, *FOLDERS]
 
@@ -109,7 +108,6 @@ def make_scene(root: Path) -> Scene:
         with Archiver(bus) as archiver:
             archiver.archive(10)
         bus.search("nothing")
-        SeenMailFile(bus, "bob").note(upto=3)
         _woken(bus)
         ring(bus)
     return scene
@@ -228,11 +226,6 @@ def _back_up(bus: Bus) -> None:
     back_up(bus, f"{bus.layout.directory}-saved-{next(_numbers)}")
 
 
-def _shown(bus: Bus) -> None:
-    shown = SeenMailFile(bus, "bob")
-    shown.note([(30, 0, None)], upto=shown.read().upto + 1)
-
-
 def _woken(bus: Bus) -> None:
     notes = WakeNotes(bus, "bob")
     with notes.alone(0):
@@ -271,7 +264,6 @@ ACTS: dict[str, Callable[[Bus], object]] = {
     "archive": _archive,
     "back up": _back_up,
     "collect": lambda bus: bus.collect_blobs(older_than_s=3600),
-    "show": _shown,
     "wake": _woken,
     "examine": _doctor,
 }

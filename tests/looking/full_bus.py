@@ -8,6 +8,8 @@ import apsw
 
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.export.archive_writer import Archiver
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
+from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..programs import connect, tamper
 from .commands import CONFIG
@@ -73,6 +75,9 @@ def _fill(bus: Bus) -> None:
     bus.leases.acquire("deploy", "ann", lease_s=600)
     bus.reservations.reserve(["a.txt"], "ann", reason="mine")
     bus.heartbeats.beat("bob", "busy", task="t-1", progress=0.5, pid=1)
+    for connection in ("one", "two"):
+        SessionNames.of(bus).take("bob", "process 1 since 1 on another.1", connection, id="b-1")
+    SeenMailNotes(bus, "bob-2").note([(3, 0, None), (6, 0, 100)], upto=6)
     box = Inbox(bus, "bob", max_deliveries=1)
     box.fail(box.poll(1)[0], "no handler")
     Exporter(bus).export_once()

@@ -9,6 +9,8 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.inboxes.failed_deliveries import Cursors
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
+from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.overview.trace import Notices
 from ackbus.subscribers.queues.queue_set import QueueWorkers
 from ackbus.tasks.records.task import NewTask
@@ -71,6 +73,8 @@ def read(bus: Bus) -> None:
         carol.fail(carol.poll(1)[0], error)
     carol.requeue(10)
     Cursors.of(bus).receive("dave", 3)
+    SessionNames.of(bus).take("carol", "process 1 since 1 on another.1", "a connection", id="c-1")
+    SeenMailNotes(bus, "carol").note([(8, 0, None), (9, 0, 100)], upto=9)
     Inbox(bus, "dave")._begin()
 
 

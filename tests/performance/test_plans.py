@@ -63,6 +63,7 @@ SMALL = {
     "task_sessions": "a row for each session",
     "session_approvals": "a row for each thing that a person was asked",
     "autonomy_state": "a row for each session of a planner",
+    "sessions": "a row for each agent that was shown mail, or was a session",
     "task_claims": "a row for each lease that is held, or that its holder died over",
 }
 
@@ -135,6 +136,7 @@ INDEXES = {
         "correlation_id=? AND rowid>? AND rowid<?",
     ),
     "idx_messages_payload_ref": ("bus.blob_is_named", "payload_ref=?"),
+    "idx_sessions_base": ("inboxes.sessions_of_base", "base=?"),
     "idx_deliveries_failing": ("inboxes.passed", "agent_id=? AND seq<?"),
     "idx_deliveries_requeued": ("inboxes.requeued", "agent_id=?"),
     "idx_jobs_ready": ("work.first_ready", "queue_id=?"),

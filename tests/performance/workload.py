@@ -41,7 +41,7 @@ from ackbus.automation.service import EndedRuns
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
-from ackbus.bus.presence.session_name import by_connection
+from ackbus.bus.own_answers import own_answer
 from ackbus.bus.verification import Verification
 from ackbus.doctor.checks.bus import checks_of_bus, checks_of_work
 from ackbus.doctor.checks.directory import checks_of_file
@@ -57,7 +57,7 @@ from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.failed_deliveries import Cursors, Deliveries
-from ackbus.subscribers.inboxes.seen_mail import UnseenMail
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes, UnseenMail
 from ackbus.subscribers.inboxes.session import FirstMail, inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
@@ -134,18 +134,26 @@ def use_the_chain(bus: Bus) -> None:
 
 def use_sessions(bus: Bus) -> None:
     names = SessionNames.of(bus)
-    one, two = (by_connection("a server", each) for each in ("one", "two"))
-    names.take("agent-2", one)
-    own = names.take("agent-2", two)
-    names.leave("agent-2", one)
-    assert names.take("agent-2", two).claims_base
+    one, two = (("a server", connection) for connection in ("one", "two"))
+    names.take("agent-2", *one, id="1")
+    own = names.take("agent-2", *two)
+    names.leave("agent-2", *one)
+    assert names.take("agent-2", *two).claims_base
     inbox = inbox_of(bus, own.name)
     inbox.poll()
     inbox.unread()
     passing(inbox, bus.log.newest_seq())
     bus.log.acquaintances(own.name, own.base)
     UnseenMail(bus, own.name, bus.log.newest_seq(), 1)
+    SeenMailNotes(bus, own.name).note(upto=bus.log.newest_seq())
     FirstMail(bus, "newcomer").inbox.poll(3)
+    request = bus.get(bus.publish("look.request", from_agent="agent-1", to_agent="agent-2").seq)
+    assert request is not None
+    own_answer(bus, request, own.name)
+    names.take("agent-2", "another")
+    names.leave("agent-2", *two)
+    names.take("agent-2", "another", id="1", is_resumed=True)
+    names.list()
 
 
 def use_inboxes(bus: Bus) -> None:

@@ -54,4 +54,4 @@ def test_resumed_session_is_told_the_name_that_it_had(
     after = names.named("me-2")
     assert before is not None
     assert after is not None
-    assert (after.id, after.holder == before.holder) == (before.id, False)
+    assert (after.id, after.process == before.process) == (before.id, False)

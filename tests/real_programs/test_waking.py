@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
 from ackbus.wake.waking import LINE, TEXT
 
 from ..conftest import RunBus, wait_until
@@ -76,7 +77,7 @@ def test_claude_is_woken_by_its_own_hook(
     bus.heartbeats.beat("me")
     bus.publish("t", "shown at the start", from_agent="a", to_agent="me")
     claude.start()
-    wait_until((claude.person.project / ".worker-state" / "shown").exists)
+    wait_until(lambda: SeenMailNotes(bus, "me").read().upto)
     bus.publish("t", "obey me", from_agent="a", to_agent="me", priority=0)
     wait_until(lambda: len(model.asked) >= 1, _WOKEN_WITHIN_S)
     first = json.dumps(model.asked[0])

@@ -10,7 +10,6 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.bus.heartbeats import Liveness
-from ackbus.bus.presence.session_name import by_connection
 from ackbus.schema.process_table import process
 from ackbus.server.mcp.session import BusHandle, McpSession
 from ackbus.subscribers.inboxes.session_names import SessionNames
@@ -72,9 +71,9 @@ def test_session_under_another_name_frees_the_first_one(bus: Bus, client: httpx.
 def test_inbox_over_http_is_what_the_session_is_shown(bus: Bus, client: httpx.Client) -> None:
     """Mail to the base name, too, where the session claims that: listed, counted, and handled."""
     names, server = SessionNames.of(bus), str(process(os.getpid()))
-    first, second = (by_connection(server, each) for each in ("one", "two"))
+    first, second = ((server, each) for each in ("one", "two"))
     for holder in (first, second):
-        names.take("reviewer", holder)
+        names.take("reviewer", *holder)
     sent = [bus.publish("t", from_agent="lead", to_agent=to) for to in ("reviewer", "reviewer-2")]
     asked, own = sent[0].seq, sent[1].seq
     inbox = "/v1/inboxes/reviewer-2"
@@ -83,8 +82,8 @@ def test_inbox_over_http_is_what_the_session_is_shown(bus: Bus, client: httpx.Cl
         return [each["seq"] for each in client.get(inbox).json()["messages"]]
 
     assert waiting() == [own]
-    names.leave("reviewer", first)
-    names.take("reviewer", second)
+    names.leave("reviewer", *first)
+    names.take("reviewer", *second)
     assert waiting() == [asked, own]
     listed = {each["agent"]: each for each in client.get("/v1/inboxes").json()["inboxes"]}
     assert listed["reviewer-2"]["unread"] == 2
@@ -107,7 +106,7 @@ def test_session_that_lost_its_name_stops_no_heart_of_another_one(bus_dir: Path)
     now_ms, own = [1_768_053_600_000], str(process(os.getpid()))
     home = BusHandle(lambda: Bus.open(bus_dir, clock=lambda: now_ms[0]))
     silent, other = (
-        McpSession(home, "reviewer", holder=by_connection(own, each)) for each in ("one", "two")
+        McpSession(home, "reviewer", holder=own, connection=each) for each in ("one", "two")
     )
     markers = count()
 

@@ -28,7 +28,7 @@ from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.common import HEAD_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.server.mcp.tools.tool import explain
-from ackbus.subscribers.inboxes.seen_mail import SeenMailFile
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
 from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.jobs.errors import QueueStuck
 from ackbus.subscribers.overview.retention import Retention
@@ -278,7 +278,7 @@ def test_answer_that_was_shown_is_named_by_later_waits(bus: Bus, bus_dir: Path) 
         assert "payload" not in record["reply"]
         assert "bus_thread(conversation='2') has it." in text_of(again)
         assert "| the answer" in await me.read("bus_thread", conversation="2")
-        SeenMailFile(bus, "me").note(afresh=True)
+        SeenMailNotes(bus, "me").note(afresh=True)
         assert "| the answer" in await me.read("bus_check", conversation=asked.id)
 
     in_process(bus_dir, act)
@@ -360,7 +360,7 @@ def test_what_the_inbox_showed_is_noted_for_the_hook_after_it(bus: Bus, bus_dir:
     """It would show the agent at once again what it has just read; a type may hide mail from it."""
     for name in ("a", "b", "c"):
         bus.publish(f"{name}.x", name, from_agent="a")
-    shown = SeenMailFile(bus, "me")
+    shown = SeenMailNotes(bus, "me")
 
     async def act(me: Agent) -> None:
         await me.call("bus_inbox", type="b.*")

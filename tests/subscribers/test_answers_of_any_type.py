@@ -7,7 +7,6 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox
 from ackbus.bus.own_answers import own_answer
-from ackbus.bus.presence.session_name import by_connection
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claim
 from ackbus.subscribers.jobs.outcomes import tell_cancelled
@@ -220,8 +219,8 @@ def test_one_request_of_several_in_a_conversation_is_checked_by_its_id(bus: Bus)
 def test_a_session_knows_what_others_of_its_base_name_have_answered(bus: Bus) -> None:
     """Issue 32, 6: whoever takes up the name, and whoever claims it."""
     names = SessionNames.of(bus)
-    held = [by_connection("a server", each) for each in ("one", "two")]
-    assert [names.take("reviewer", each).name for each in held] == ["reviewer", "reviewer-2"]
+    taken = [names.take("reviewer", "a server", connection) for connection in ("one", "two")]
+    assert [session.name for session in taken] == ["reviewer", "reviewer-2"]
     sent = bus.publish("t.request", from_agent="me", to_agent="reviewer")
     request = bus.get(sent.seq)
     assert request is not None

@@ -7,25 +7,20 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.subscribers.inboxes import seen_mail
-from ackbus.subscribers.inboxes.seen_mail import SeenMail, SeenMailFile, UnseenMail
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.inboxes.seen_mail import SeenMail, SeenMailNotes, UnseenMail
 from ackbus.subscribers.inboxes.session import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
-from ..programs import TIMEOUT_S
+from ..programs import TIMEOUT_S, tamper
 
 
 def whole(*seqs: int) -> list[tuple[int, int, None]]:
     return [(seq, 0, None) for seq in seqs]
 
 
-def note_of(bus_dir: Path) -> Path:
-    (note,) = (bus_dir / "shown").iterdir()
-    return note
-
-
 def test_message_in_parts_is_seen_when_all_was_displayed_from_its_beginning_on(bus: Bus) -> None:
-    shown = SeenMailFile(bus, "me")
+    shown = SeenMailNotes(bus, "me")
     shown.note([(1, 12_000, None), (2, 0, 12_000)])
     assert [seq in shown.read() for seq in (1, 2)] == [False, False]
     shown.note([(2, 24_000, None)])  # what lies between was not displayed
@@ -40,7 +35,7 @@ def test_message_in_parts_is_seen_when_all_was_displayed_from_its_beginning_on(b
 def test_what_is_acknowledged_is_forgotten_and_what_was_requeued_is_not(bus: Bus) -> None:
     for number in range(6):
         bus.publish("t", number, from_agent="a")
-    inbox, shown = Inbox(bus, "me", max_deliveries=1), SeenMailFile(bus, "me")
+    inbox, shown = Inbox(bus, "me", max_deliveries=1), SeenMailNotes(bus, "me")
     inbox.fail(inbox.poll()[0], "no")
     inbox.requeue(1)
     inbox.ack(4)
@@ -48,8 +43,8 @@ def test_what_is_acknowledged_is_forgotten_and_what_was_requeued_is_not(bus: Bus
     assert shown.read().ranges == [(1, 1), (5, 5)]
 
 
-def test_notes_stay_small_and_keep_what_comes_first(bus: Bus, bus_dir: Path) -> None:
-    shown = SeenMailFile(bus, "me")
+def test_notes_stay_small_and_keep_what_comes_first(bus: Bus) -> None:
+    shown = SeenMailNotes(bus, "me")
     shown.note(whole(*range(1, 20_001)))
     assert shown.read().ranges == [(1, 20_000)]
     shown.note(whole(*range(30_000, 40_000, 2)))
@@ -57,30 +52,44 @@ def test_notes_stay_small_and_keep_what_comes_first(bus: Bus, bus_dir: Path) -> 
     notes = shown.read()
     assert (20_000 in notes, 30_000 in notes, 39_998 in notes) == (True, True, False)
     assert len(notes.parts) == 200
-    assert note_of(bus_dir).stat().st_size < 20_000
+    assert sum(map(len, notes.row()[2:])) < 20_000
 
 
-def test_file_that_was_cut_short_or_is_another_shows_nothing(bus: Bus, bus_dir: Path) -> None:
-    """No torn number may stand for a message that was not shown."""
-    shown = SeenMailFile(bus, "me")
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("shown", value) for value in ("", "7", "[1]", "[[1]]", '[["a","b"]]', "{}", "[[1,2")),
+        *(("shown_parts", value) for value in ("", "7", "[]", '{"a":1}', '{"1":[]}', '{"1"')),
+        ("shown", "[[1,2]" + " " * 100_000 + "]"),
+        ("shown_parts", '{"1":2' + " " * 100_000 + "}"),
+    ],
+)
+def test_row_that_was_cut_short_or_is_no_note_shows_nothing(
+    column: str, value: str, bus: Bus, bus_dir: Path
+) -> None:
+    """No torn number may stand for a message that was not shown; the next note puts it right."""
+    shown = SeenMailNotes(bus, "me")
     shown.note([*whole(1, 2, 3, 10, 12), (20, 0, 12_000)], upto=25)
-    note = note_of(bus_dir)
-    data = note.read_bytes()
-    for end in range(len(data)):
-        note.write_bytes(data[:end])
-        notes = shown.read()
-        assert (notes.upto, notes.ranges, notes.parts) == (0, [], {})
-    for other in (
-        b"7",
-        b"[]",
-        b'{"session":null,"upto":"x","seen":[],"parts":{}}',
-        b'{"seen":[[1]]}',
-        b"\xff",
-    ):
-        note.write_bytes(other)
-        assert shown.read().ranges == []
-    shown.note(whole(4))
-    assert shown.read().ranges == [(4, 4)]
+    tamper(bus_dir, f"UPDATE sessions SET {column} = '{value}'")
+    notes = shown.read()
+    if column == "shown" or len(value) < 100_000:
+        assert notes.ranges == []
+    assert notes.parts == {} or column == "shown"
+    assert shown.note(whole(4))
+    assert 4 in shown.read()
+
+
+@pytest.mark.parametrize("revision", [-1, 2**53 - 1, 2**63 - 1, -(2**63)])
+def test_revision_that_another_program_wrote_keeps_no_name_and_no_note(
+    revision: int, bus: Bus, bus_dir: Path
+) -> None:
+    shown = SeenMailNotes(bus, "me")
+    shown.note(whole(1))
+    tamper(bus_dir, f"UPDATE sessions SET revision = {revision}")
+    assert shown.note(whole(2))
+    assert 2 in shown.read()
+    tamper(bus_dir, f"UPDATE sessions SET revision = {revision}")
+    assert SessionNames.of(bus).take("me", "a process").name == "me"
 
 
 @pytest.mark.slow
@@ -89,10 +98,10 @@ def test_processes_that_note_at_once_lose_nothing(bus: Bus, bus_dir: Path) -> No
     program = """\
 import sys
 from ackbus import Bus
-from ackbus.subscribers.inboxes.seen_mail import SeenMailFile
+from ackbus.subscribers.inboxes.seen_mail import SeenMailNotes
 with Bus.open(sys.argv[1]) as bus:
     for seq in range(int(sys.argv[2]), 201, 4):
-        while not SeenMailFile(bus, "me").note([(seq, 0, None)], upto=seq):
+        while not SeenMailNotes(bus, "me").note([(seq, 0, None)], upto=seq):
             pass
 """
     runs = [
@@ -100,22 +109,23 @@ with Bus.open(sys.argv[1]) as bus:
         for first in range(1, 5)
     ]
     assert [run.wait(TIMEOUT_S) for run in runs] == [0] * 4
-    notes = SeenMailFile(bus, "me").read()
+    notes = SeenMailNotes(bus, "me").read()
     assert (notes.ranges, notes.upto) == ([(1, 200)], 200)
 
 
-def test_who_stopped_with_the_lock_keeps_nobody(bus: Bus, bus_dir: Path) -> None:
-    shown = SeenMailFile(bus, "me")
-    shown.note(whole(1))
-    with note_of(bus_dir).open("rb") as file, seen_mail._lock(file.fileno(), True):
+def test_writer_that_stopped_keeps_nobody(bus: Bus, bus_dir: Path) -> None:
+    SeenMailNotes(bus, "me").note(whole(1))
+    with Bus.open(bus_dir, write_timeout_s=0.05) as other, bus.transaction():
+        bus.publish("t", from_agent="a")
+        shown = SeenMailNotes(other, "me")
+        assert shown.note(whole(1))
         assert not shown.note(whole(2))
-        assert shown.read().ranges == []
-    assert shown.read().ranges == [(1, 1)]
+        assert shown.read().ranges == [(1, 1)]
 
 
 def test_session_begins_with_nothing_seen(bus: Bus) -> None:
     """A new session has another context: what an earlier one read, it has not."""
-    shown = SeenMailFile(bus, "me")
+    shown = SeenMailNotes(bus, "me")
     shown.note(whole(1, 2), upto=2)
     shown.note(whole(3), upto=3, afresh=True)
     assert shown.read().ranges == [(3, 3)]
@@ -124,7 +134,7 @@ def test_session_begins_with_nothing_seen(bus: Bus) -> None:
 def test_session_that_takes_a_name_over_has_seen_nothing(bus: Bus) -> None:
     """Its program has read none of what the one before was shown, hooks or not."""
     names = SessionNames.of(bus)
-    shown = SeenMailFile(bus, "me")
+    shown = SeenMailNotes(bus, "me")
     names.take("me", "the first")
     shown.note(whole(1, 2), upto=2)
     names.take("me", "the first")
@@ -160,7 +170,7 @@ def test_first_unseen_mail_is_found_and_the_last_seen_before_it(bus: Bus) -> Non
     bus.publish("t", from_agent="a", to_agent="other")
     bus.publish("x", from_agent="b")
     bus.publish("t", from_agent="a", to_agent="me")
-    SeenMailFile(bus, "me").note(whole(1, 5))
+    SeenMailNotes(bus, "me").note(whole(1, 5))
     unseen = UnseenMail(bus, "me", 5, 3)
     assert (unseen.first, unseen.seen) == ([(4, "x", "b")], 1)
     assert UnseenMail(bus, "me", 3, 3).first == []
@@ -170,3 +180,21 @@ def test_first_unseen_mail_is_found_and_the_last_seen_before_it(bus: Bus) -> Non
 
 def test_no_seq_is_in_empty_notes() -> None:
     assert not any(seq in SeenMail() for seq in (0, 1, 2**53 - 1))
+
+
+def test_note_waits_for_no_disk_whatever_the_durability(bus: Bus, bus_dir: Path) -> None:
+    """A lost note shows mail again; all that comes after it waits as before."""
+    with Bus.open(bus_dir, durability="full") as full:
+        database, statements = file_of(full), list[str]()
+
+        def note(_: object, sql: str, __: object) -> bool:
+            statements.append(sql.partition(" (")[0])
+            return True
+
+        database.connection.exec_trace = note
+        assert SeenMailNotes(full, "me").note(whole(1))
+        database.connection.exec_trace = None
+        waits = [text for text in statements if text.startswith(("INSERT", "PRAGMA sync"))]
+        written = ["INSERT INTO sessions"]
+        assert waits == ["PRAGMA synchronous = NORMAL", *written, "PRAGMA synchronous = FULL"]
+        assert database.value("PRAGMA synchronous") == 2

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.bus.presence.session_name import by_connection
 from ackbus.errors import InvalidInput
 from ackbus.export.backup import back_up
 from ackbus.schema.errors import BusBusy
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
+from ackbus.schema.queries import file_of
 from ackbus.subscribers.inboxes.session import inbox_of
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.inboxes.unread_count import look_in
@@ -24,6 +24,7 @@ from ackbus.subscribers.overview.agents import agent_records
 from ackbus.subscribers.overview.retention import Retention
 
 from ..conftest import wait_until
+from ..programs import tamper
 from .conftest import Clock
 
 #: A process that holds a name, takes it when it is told to, and says which it is.
@@ -232,13 +233,12 @@ def test_name_of_another_agent_is_left_to_it(bus: Bus, programs: Programs) -> No
     assert names.base_claimed_by("worker-2") is None
 
 
-def test_leases_of_others_are_no_sessions(bus: Bus, programs: Programs) -> None:
-    for name in ("session of work", "session x of reviewer", "session 2", "sessions 1 of reviewer"):
-        assert bus.leases.acquire(name, "bob") is not None
+def test_lease_that_is_named_as_a_session_is_none(bus: Bus, programs: Programs) -> None:
+    """Names of sessions were leases; anybody may have such a lease."""
     names = SessionNames.of(bus)
-    assert names.list() == []
     assert bus.leases.acquire("session 1 of reviewer", "bob") is not None
-    assert names.take("reviewer", holder_of(programs.start())).name == "reviewer-2"
+    assert names.list() == []
+    assert names.take("reviewer", holder_of(programs.start())).name == "reviewer"
 
 
 def test_session_that_can_not_be_seen_has_its_name_while_its_heart_beats(
@@ -277,23 +277,25 @@ def test_step_of_the_clock_takes_no_name_from_anybody(
 def test_connection_has_its_name_until_it_ends_or_falls_silent(bus: Bus, clock: Clock) -> None:
     server = str(process(os.getpid()))
     names = SessionNames.of(bus)
-    one, two, three = (by_connection(server, each) for each in ("one", "two", "three"))
+    one, two, three = ((server, each) for each in ("one", "two", "three"))
     for holder, name in ((one, "reviewer"), (two, "reviewer-2")):
-        assert names.take("reviewer", holder, lease_s=1800).name == name
-    names.leave("reviewer", one)
-    assert names.take("reviewer", two, lease_s=1800).claims_base
+        assert names.take("reviewer", *holder, lease_s=1800).name == name
+    names.leave("reviewer", *one)
+    assert names.take("reviewer", *two, lease_s=1800).claims_base
     clock.advance(1799)
-    assert names.take("reviewer", three, lease_s=1800).name == "reviewer-3"
+    assert names.take("reviewer", *three, lease_s=1800).name == "reviewer-3"
     clock.advance(2)
-    assert names.take("reviewer", three, lease_s=1800).claims_base
+    assert names.take("reviewer", *three, lease_s=1800).claims_base
 
 
 def test_what_is_held_already_is_only_read(bus: Bus, programs: Programs) -> None:
     """Hooks ask after every tool."""
     names = SessionNames.of(bus)
     holder = holder_of(programs.start())
-    token = names.take("reviewer", holder).token
-    assert [names.take("reviewer", holder).token for _ in range(3)] == [token] * 3
+    names.take("reviewer", holder)
+    before = file_of(bus).rows("SELECT * FROM sessions")
+    assert [names.take("reviewer", holder).name for _ in range(3)] == ["reviewer"] * 3
+    assert file_of(bus).rows("SELECT * FROM sessions") == before
     with Bus.open(bus.directory, write_timeout_s=0.01) as other, bus.transaction():
         assert SessionNames.of(other).take("reviewer", holder).name == "reviewer"
 
@@ -319,7 +321,7 @@ def test_fifty_sessions_that_start_at_once_have_fifty_names(bus: Bus) -> None:
 
 
 def test_base_names_that_end_alike_are_several(bus: Bus, programs: Programs) -> None:
-    """`session 1 of a of b` ends as the lease of a session of `b` does."""
+    """Each has its own first session."""
     names = SessionNames.of(bus)
     for base in ("a of b", "b", "B", "of b"):
         assert names.take(base, holder_of(programs.start())).name == base
@@ -535,7 +537,7 @@ def test_session_of_a_killed_server_holds_no_archive_after_an_hour(
     """Its name was held for an hour, and is free; its heart has told when it was there."""
     names, server = SessionNames.of(bus), programs.start()
     for each in ("one", "two"):
-        names.take("reviewer", by_connection(holder_of(server), each), lease_s=3600)
+        names.take("reviewer", holder_of(server), each, lease_s=3600)
     bus.publish("t", from_agent="lead")
     bus.publish("t", from_agent="lead")
     Inbox(bus, "reviewer").ack(2)
@@ -625,3 +627,20 @@ def test_session_keeps_its_name_beside_a_long_write(
         assert names.take("worker", second, timeout_s=0).name == "worker-2"
         with pytest.raises(BusBusy):
             names.take("worker", holder_of(programs.start()), timeout_s=0)
+
+
+def test_row_that_breaks_a_rule_takes_no_name_from_its_session(
+    bus: Bus, bus_dir: Path, clock: Clock, programs: Programs
+) -> None:
+    """A program that switches the rules off may write any row; the next holder writes all of it."""
+    names = SessionNames.of(bus)
+    first = programs.start()
+    names.take("reviewer", holder_of(first))
+    tamper(bus_dir, "UPDATE sessions SET begun_at_ms = -1, announced_seq = -1, shown = '7'")
+    clock.advance(299)
+    assert names.take("reviewer", holder_of(first)).name == "reviewer"
+    kill(first)
+    assert names.take("reviewer", holder_of(programs.start())).name == "reviewer"
+    tamper(bus_dir, "UPDATE sessions SET base = 'another', number = 7, process = 'nobody'")
+    assert (names.list(), names.named("reviewer")) == ([], None)
+    assert names.take("reviewer", holder_of(programs.start())).name == "reviewer"

@@ -193,7 +193,8 @@ def test_mail_to_a_base_name_wakes_the_session_that_claims_it(
         first.kill()
     second = names.named("me-2")
     assert second is not None
-    names.take("me", second.holder)
+    assert second.process is not None
+    names.take("me", second.process, second.connection)
     assert run_bus("wake", "me").code == 0
     wait_until(lambda: in_tmux.read == f"{LINE}\n")
 

@@ -1,7 +1,8 @@
-"""The bounds of each column beyond its type and its CHECK: a line for each, with its repair.
+"""The bounds of each column beyond its type: a line for each, with its repair.
 
-Triggers of the file (schema.sql) refuse some of the bad values; the doctor finds all, and a repair
-and an upgrade put them right, by the rules that are made here of the lines.
+Named CHECKs and triggers of the file (schema.sql) refuse some of the bad values; the doctor finds
+all, and a repair and an upgrade put them right, by the rules that are made here of the lines. So
+each named CHECK has lines here that put a row right which breaks it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...message.names import (
 from ...message.patterns import TypePattern, check_pattern
 from ...message.times import MAX_TS_MS
 from ...queries import Queries, is_too_wide
-from ..transactions import without_triggers
+from ..transactions import without_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,6 +128,16 @@ _WANTS = _Shape("are_patterns({})", "what are no patterns there", "NULL", "want 
 _NO_TEXT = "what is not a line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
 _LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
+_WORD = _Shape("{} = '' OR is_line({})", _NO_TEXT, "''", "are left out")
+_NUMBERED = _Shape(
+    "is_agent({}) AND number BETWEEN 1 AND 999999999 AND {} ="
+    " iif(number = 1, base, substr(base, 1, 127 - length(number)) || '-' || number)",
+    "what is not the name of their number",
+)
+_SHORT = "length({}) <= 100000 AND "
+_RANGES = _Shape(f"{_SHORT}are_ranges({{}})", "what are no ranges", "'[]'", "are empty")
+_PARTS = _Shape(f"{_SHORT}are_parts({{}})", "what are no parts", "'{}'", "are empty")
+_LOOKED = _number(0, "{newest} + 1", "0", "are 0: what was shown is shown again")
 
 #: For each table the column that names its rows, and the shapes of its columns; a column's rule may
 #: end with the consequence of breaking it.
@@ -177,6 +188,23 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
             ("claimed_by", _AGENT),
             ("claimed_at_ms", _PAST),
             ("lease_until_ms", _LEASE, ": no other holder gets the lease"),
+        ],
+    ),
+    "sessions": (
+        "name",
+        [
+            ("name", _NUMBERED),
+            ("base", _AGENT),
+            ("process", _LINE),
+            ("connection", _WORD),
+            ("resume_id", _WORD),
+            ("begun_at_ms", _PAST),
+            ("until_ms", _LEASE, ": no other session gets the name"),
+            ("revision", _number(0, MAX_SEQ, "0", "are 0")),
+            ("announced_seq", _LOOKED, ": hooks announce no mail"),
+            ("counted_seq", _LOOKED),
+            ("shown", _RANGES),
+            ("shown_parts", _PARTS),
         ],
     ),
     "reservations": (
@@ -345,6 +373,18 @@ def _check_imports(text: str) -> None:
             raise ValueError(text)
 
 
+def _check_ranges(text: str) -> None:
+    seqs = [seq for first, last in _list_in(text, list) for seq in (first, last)]
+    if seqs != sorted(seqs) or any(type(seq) is not int for seq in seqs):
+        raise ValueError(text)
+
+
+def _check_parts(text: str) -> None:
+    for seq, end in dict(orjson.loads(text)).items():
+        if not seq.isdecimal() or type(end) is not int:
+            raise ValueError(text)
+
+
 def _list_in(text: str, kind: type) -> list[Any]:
     elements = orjson.loads(text)
     if type(elements) is not list or any(type(element) is not kind for element in elements):
@@ -362,6 +402,8 @@ _CHECKS: dict[str, Callable[..., object]] = {
     "are_patterns": _check_patterns,
     "are_texts": _check_texts,
     "are_imports": _check_imports,
+    "are_ranges": _check_ranges,
+    "are_parts": _check_parts,
 }
 
 # The rules of state that a file may break: each with its fault in words, and its repair.
@@ -522,7 +564,7 @@ def put_right(database: Database, *, dry_run: bool = False) -> Iterator[Mended]:
         return
     if not any(True for _ in _broken(database)):
         return  # a file that is well is not written
-    with database.write(), without_triggers(database.connection):
+    with database.write(), without_rules(database.connection):
         for rule, text in _broken(database):
             database.connection.execute(rule.mend, _times(database, rule.mend))
             yield Mended(rule.table, f"{text}; now {rule.mended}", rule.lost)

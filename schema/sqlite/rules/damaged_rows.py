@@ -164,15 +164,15 @@ def _faults(table: str, text: str, columns: list[Any]) -> Iterator[_Fault]:
         allowed = f"'{fitting}'" if must_be_there else f"'{fitting}', 'null'"
         words = f"has {{kind}} in {name}, which takes {_WORDS[fitting]}"
         yield _Fault(f"typeof({name}) NOT IN ({allowed})", name, words)
+    for _, name, kind, *_ in columns:
+        if kind == "TEXT" and table not in _ANY_TEXT:
+            words = f"has text in {name} that is not UTF-8"
+            yield _Fault(f"NOT is_utf8(CAST({name} AS BLOB))", name, words)
     for check in checks_in(text):
         among = [name for _, name, *_ in columns if re.search(rf"\b{name}\b", check)]
         words = f"has in {' and '.join(among)} what no row may have there"
         # Only in a condition an AND ends at what is false: json_type fails at what is no JSON.
         yield _Fault(f"CASE WHEN NOT ({check}) THEN 1 ELSE 0 END", among[0], words)
-    for _, name, kind, *_ in columns:
-        if kind == "TEXT" and table not in _ANY_TEXT:
-            words = f"has text in {name} that is not UTF-8"
-            yield _Fault(f"NOT is_utf8(CAST({name} AS BLOB))", name, words)
 
 
 def _shown_value(name: str, value: bytes | None) -> str:
@@ -181,9 +181,15 @@ def _shown_value(name: str, value: bytes | None) -> str:
     return f"{name} {text if text.lstrip('-').isdecimal() else shown(text)}"
 
 
-def checks_in(text: str) -> list[str]:
-    """Return the expressions of the CHECKs in the statement that makes a table of ours."""
-    return [_enclosed(text, match.end()) for match in re.finditer(r"\bCHECK \(", text)]
+def checks_in(text: str, *, named: bool = True) -> list[str]:
+    """Return the expressions of the CHECKs in the statement that makes a table of ours.
+
+    Args:
+        text: the statement.
+        named: also those with a name, which are bounds that a repair puts right.
+    """
+    matches = re.finditer(r'(CONSTRAINT "[^"]*" )?\bCHECK \(', text)
+    return [_enclosed(text, match.end()) for match in matches if named or match[1] is None]
 
 
 def _enclosed(text: str, begin: int) -> str:

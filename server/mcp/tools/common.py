@@ -18,7 +18,7 @@ from ....bus.local_bus import LocalBus
 from ....bus.log.log import find_message
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.message import Message
-from ....subscribers.inboxes.seen_mail import SeenMailFile
+from ....subscribers.inboxes.seen_mail import SeenMailNotes
 from ....subscribers.inboxes.session import inbox_of
 from ..session import McpSession, ResultRoom, as_sent
 from .tool import NOTICE, FramedMessage, Reply, ToolResult, body_of, named, shown, text_of
@@ -338,12 +338,12 @@ def note_shown(
         session: of the call.
         spans: the parts.
         upto: up to where hooks after a tool announce no more mail.
-        older: below which seq broadcasts were only counted, as `SeenMailFile.note` has it.
+        older: below which seq broadcasts were only counted, as `SeenMailNotes.note` has it.
     """
     check_cancelled()
     reader = session.reader()
     if reader is not None and spans:
-        SeenMailFile(session.bus, reader).note(spans, upto=upto, older=older)
+        SeenMailNotes(session.bus, reader).note(spans, upto=upto, older=older)
 
 
 def stranger(bus: LocalBus, *recipients: str | None, me: str) -> str | None:

@@ -17,7 +17,7 @@ from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
 from ....subscribers.inboxes.inbox import Inbox
-from ....subscribers.inboxes.seen_mail import SeenMailFile, UnseenMail
+from ....subscribers.inboxes.seen_mail import SeenMailNotes, UnseenMail
 from ....subscribers.inboxes.session import FirstMail, inbox_of
 from ..session import McpSession
 from .common import (
@@ -218,7 +218,7 @@ def _skip(session: McpSession, agent: str, seq: int) -> Reply:
         message = next(waiting(inbox, Cursor(seq - 1), None), None)
         if message is None or message.seq != seq:
             raise Refused(f"nothing was put aside: [{seq}] does not wait for you")
-        if not SeenMailFile(bus, agent).read().has_begun(seq):
+        if not SeenMailNotes(bus, agent).read().has_begun(seq):
             raise Refused(
                 f"nothing was put aside: you were not shown the beginning of [{seq}];"
                 " bus_inbox shows what waits"

@@ -21,7 +21,7 @@ from ....schema.message.patterns import check_pattern, not_acted_upon
 from ....schema.message.reply_types import ReplyTypes
 from ....subscribers.answers import Answer, answer_in, double_answers, receive
 from ....subscribers.answers import named as conversation_named
-from ....subscribers.inboxes.seen_mail import SeenMailFile
+from ....subscribers.inboxes.seen_mail import SeenMailNotes
 from ....subscribers.overview.trace import read_receipts
 from ....subscribers.requests import Request
 from ...records import Recipients
@@ -407,7 +407,7 @@ def _answer_reply(
     session: McpSession, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
     """Return the reply of a call, unless it was cancelled; note that the reader has the answer."""
-    notes = None if reader is None else SeenMailFile(session.bus, reader).read()
+    notes = None if reader is None else SeenMailNotes(session.bus, reader).read()
     was_shown = bool(notes and answer.reply and answer.reply.seq in notes)
     reply, page = _reply(session, answer, warning, was_shown=was_shown)
     check_cancelled()
