@@ -22,7 +22,7 @@ def note_bus(directory: str | None = None, user: bool = False) -> None:
 
 
 def completed(text: str) -> str:
-    """Return a text with the option added to each command that it quotes, but not to --help."""
+    """Return a text with the option added to each command that it quotes, but not for help."""
     if not _named_by or "'bus " not in text:
         return text
     try:
@@ -32,4 +32,5 @@ def completed(text: str) -> str:
         return text
 
     option = shlex.join(_named_by)
-    return re.sub(r"'(bus [a-z][^']*)(?<!--help)'", lambda hint: f"'{hint[1]} {option}'", text)
+    command = r"'(bus (?!help\b)[a-z][^']*)(?<!--help)'"
+    return re.sub(command, lambda hint: f"'{hint[1]} {option}'", text)
