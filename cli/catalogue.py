@@ -112,6 +112,19 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 #: The module of each command, in the order in which help lists them.
 MODULES = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
 
+#: The sections of the help of a group that has many commands.
+SECTIONS = {
+    "task": {
+        "To make tasks": ("spawn", "add", "request", "plan"),
+        "To work on them": ("work", "start", "heartbeat", "comment", "block", "done", "fail"),
+        "To decide": ("approve", "reject", "answer", "merge", "cancel", "confirm"),
+        "To look": (
+            *("board", "list", "show", "log", "diff", "comments", "forecast", "proof", "attach"),
+        ),
+        "To tidy": ("clean", "settle"),
+    }
+}
+
 #: The extra that commands need, by command.
 EXTRAS = {
     **dict.fromkeys(GROUPS["Automation (optional)"], "automation"),

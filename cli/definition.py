@@ -19,6 +19,7 @@ from .catalogue import (
     EXTRAS,
     MODULES,
     POINTERS_IN_GROUPS,
+    SECTIONS,
     SYNONYMS_IN_GROUPS,
     choices_of,
     meant_by,
@@ -186,11 +187,25 @@ class Group(TyperGroup):
         names = names or similar(word, self.commands)
         return [f"{path} {name}" for name in names] or [f"bus {word}"] * (word in MODULES)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, in sections where there are many."""
+        if self.name not in SECTIONS:
+            return super().format_commands(ctx, formatter)
+        width = max(map(len, self.commands))
+        for heading, names in SECTIONS[self.name].items():
+            with formatter.section(heading):
+                room = formatter.width - width - _BESIDE
+                helps = [(name, self.commands[name].get_short_help_str(room)) for name in names]
+                formatter.write_dl([(f"{name:<{width}}", text) for name, text in helps])
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write what stands at the end of help."""
         _write_choices(ctx, formatter)
         super().format_epilog(ctx, formatter)
 
+
+#: The columns of a list of commands that are neither the name nor the summary.
+_BESIDE = 6
 
 #: How much of a mistyped word is compared with names, and printed.
 _MAX_WORD = 64

@@ -41,7 +41,13 @@ if TYPE_CHECKING:
     from ..running.crew_host import Table
 
 commands = Commands()
-queue = commands.group("queue", help="Queues: work that competing workers share, by type.")
+queue = commands.group(
+    "queue",
+    help="Queues: work that competing workers share, by type.\n\n"
+    "'bus run --type T' makes the queue T, if need be, and works on it. Create one before, to give"
+    " it a policy, or to keep its messages out of inboxes from the first on. 'bus publish T' adds a"
+    " job; 'bus job list' shows jobs, 'bus dead list' those that failed for good.",
+)
 
 Window = Annotated[
     str, typer.Option(metavar="D", help="How far back to look at attempts: like 10m, 2h, 7d.")

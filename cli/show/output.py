@@ -315,6 +315,11 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def has_watcher() -> bool:
+    """Whether a person sees notes at once: stderr is a terminal, or -v was given."""
+    return _verbose or (sys.stderr is not None and sys.stderr.isatty())
+
+
 def is_closed() -> bool:
     """Whether the parent has closed the standard output."""
     return isinstance(sys.stdout, ClosedOutput)
@@ -392,7 +397,7 @@ def remark(text: str) -> None:
     It is one write that bypasses Python's buffer: a signal handler, which may have interrupted
     another line, can call it.
     """
-    if not _verbose and (sys.stderr is None or not sys.stderr.isatty()):
+    if not has_watcher():
         return
     with suppress(OSError):  # the reader of stderr has left
         os.write(2, f"bus: {visible(text)}\n".encode())

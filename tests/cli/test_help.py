@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ackbus import Bus, Queue
 from ackbus.cli import app, catalogue
 from ackbus.cli.catalogue import (
     CHOICES,
@@ -19,6 +20,7 @@ from ackbus.cli.catalogue import (
     OTHER_OPTIONS,
     POINTERS,
     POINTERS_IN_GROUPS,
+    SECTIONS,
     SYNONYMS,
 )
 from ackbus.cli.definition import similar
@@ -246,3 +248,50 @@ def test_choices_are_commands_and_their_help_shows_the_whole_set(run_bus: RunBus
                 f"  {f'bus {name}':<{4 + max(map(len, choices))}}  {use}"
                 for name, use in choices.items()
             ]
+
+
+def test_the_sections_of_a_group_have_all_its_commands(run_bus: RunBus) -> None:
+    for group, sections in SECTIONS.items():
+        names = [name for names in sections.values() for name in names]
+        top: Any = app.program()
+        assert sorted(names) == sorted(top.commands[group].commands)
+        shown = run_bus(group, "--help", env={"COLUMNS": "80"}).out
+        assert re.findall(r"^  (\w+)  +\w.*\.$", shown, re.MULTILINE) == names
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("build.request", "read --type {}"),
+        ("Build_Request", "poll bob --type {}"),
+        ("build-request", "run --type {} --drain -- true"),
+        ("BUILD_REQUEST", "queue create {}"),
+        ("Build.Request", "queue create q --type {}"),
+        ("buildRequest", "request {} hi --from ann --timeout 1ms"),
+        ("Build-Request", "publish {} --from ann -v"),
+    ],
+)
+def test_another_spelling_of_a_known_type_is_noted(
+    bus: Bus, run_bus: RunBus, typed: str, line: str
+) -> None:
+    """A type is compared exactly: whoever spells it otherwise waits for nothing."""
+    if line.startswith("request"):
+        line += " --success-type a --failure-type b"
+    bus.publish("build_request", from_agent="ann")
+    ended = run_bus(*line.format(typed).split())
+    assert f"no message has the type {typed!r}; did you mean build_request?" in ended.err
+    for word in ("build_request", "other"):  # known, or another type
+        assert "did you mean" not in run_bus(*line.format(word).split()).err
+
+
+def test_a_type_that_a_queue_takes_is_known(bus: Bus, run_bus: RunBus) -> None:
+    Queue.create(bus, "q", "build.request")
+    ended = run_bus("publish", "build_request", "--from", "ann", "-v")
+    assert "did you mean build.request?" in ended.err
+    assert run_bus("publish", "build_request", "--from", "ann").err == ""  # a program's hot path
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "Completed", "timed-out", "failed"])
+def test_states_of_jobs_are_understood_in_any_case(bus: Bus, run_bus: RunBus, state: str) -> None:
+    Queue.create(bus, "q", "t")
+    assert run_bus("job", "list", "--state", state) == run_bus("job", "list", "--state", "failed")
