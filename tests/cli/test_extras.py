@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -92,9 +93,8 @@ def test_the_line_installs_from_the_same_source(
     line = run(python, "-c", program, cwd=tmp_path).stdout.strip()
     assert shlex.split(line)[:4] == [str(python), "-m", "pip", "install"]
     if not is_there:
-        assert [word.partition(">")[0] for word in shlex.split(line)[4:]] == [
-            *("fastapi", "prometheus-client", "uvicorn", "websockets")
-        ]
+        names = [re.split("[<>=]", word)[0] for word in shlex.split(line)[4:]]
+        assert names == ["fastapi", "prometheus-client", "uvicorn", "websockets"]
         return
     shown = run("sh", "-c", f"{line} {shlex.join(ALONE)} --force-reinstall", cwd=tmp_path).stdout
     assert "Would install ackbus" in shown
@@ -121,14 +121,20 @@ def test_the_line_adds_to_the_environment_of_a_tool(
             shell=shell, env=env, cwd=tmp_path, check=True, capture_output=True, text=True,
         ).stdout  # fmt: skip
 
+    def lacking() -> dict[str, str]:
+        """The lines that help shows, by the extras that they name."""
+        shown = call([tmp_path / "bin/bus", "help", "all"])
+        lines = [line.strip() for line in shown.splitlines() if f"{tool} " in line]
+        return {line.partition("[")[2].partition("]")[0]: line for line in lines}
+
     call([*install, source])
-    shown = call([tmp_path / "bin/bus", "help", "all"])
-    lines = [line.strip() for line in shown.splitlines() if f"{tool} " in line]
-    assert len(lines) == 3
-    for line in lines[1:]:
-        call(line)
-    after = call([tmp_path / "bin/bus", "help", "all"])
-    assert len([line for line in after.splitlines() if f"{tool} " in line]) == 1
+    lines = lacking()
+    assert lines.keys() == {"automation", "mcp", "server"}
+    call(lines["mcp"])
+    lines = lacking()
+    assert lines.keys() == {"automation,mcp", "mcp,server"}
+    call(lines["mcp,server"])
+    assert lacking().keys() == {"automation,mcp,server"}
 
 
 Install = Callable[..., list[str]]
