@@ -22,7 +22,6 @@ from typer._click.types import FloatParamType, FloatRange, IntRange
 
 from .. import __version__
 from .catalogue import (
-    EXTRAS,
     FIRST,
     GROUPS,
     MODULES,
@@ -69,6 +68,9 @@ def _reason(error: ClickException) -> str:
         return f"give {error.option_name} after the command"
     if isinstance(error, NoSuchOption):
         return _no_option(error)
+    if error.message.startswith("Got unexpected extra argument"):
+        words = error.message.partition(" (")[2].rstrip(").")
+        return f"more words than it takes: {words}; quote a text of several words"
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter):
         rule = _rule(error)
         if rule:
@@ -176,8 +178,7 @@ class _RootGroup(Group):
             with formatter.section(heading):
                 rows = [(f"{name:<{width}}", summary) for name, (_, summary) in commands.items()]
                 formatter.write_dl(rows)
-            for extra in dict.fromkeys(EXTRAS.get(name) for name in commands):
-                write_missing(extra, formatter)
+            write_missing(commands, formatter)
 
     def meant(self, path: str, word: str, rest: list[str]) -> list[str]:
         """Return the command lines that a word may mean which is no command."""

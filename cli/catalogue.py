@@ -240,7 +240,8 @@ POINTERS = {
 #: In groups of commands: the commands there that a word may mean, by which of them a group has.
 POINTERS_IN_GROUPS = {
     ("list",): "ps all index",
-    ("show",): "get info describe inspect view cat read",
+    ("show",): "info describe inspect view cat read",
+    ("list", "show"): "get",
     ("status", "show", "list"): "status state",
     ("create", "add", "acquire", "spawn", "install", "put"): "new create add make declare put"
     " spawn register init assign",
@@ -288,7 +289,8 @@ OTHER_OPTIONS = {
 
 def meant_by(word: str, table: dict[tuple[str, ...], str]) -> tuple[str, ...]:
     """Return what a word of the field stands for by a table of this module; () if it has none."""
-    return next((meant for meant, words in table.items() if word in words.split()), ())
+    plain = word.lower()
+    return next((meant for meant, words in table.items() if plain in words.split()), ())
 
 
 def choices_of(path: str) -> dict[str, str]:

@@ -162,9 +162,9 @@ class Group(TyperGroup):
         word, *rest = args
         if word in self.commands or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        if word == "help":
+        if word.lower() == "help":
             return self.explain(ctx, rest)
-        name = self.synonyms.get(word, "")
+        name = self.synonyms.get(word.lower(), "")
         if name in self.commands or name.startswith("-"):
             if name in self.commands:
                 output.remark(f"{word!a} is {name!a} here")
@@ -247,13 +247,20 @@ def _write_choices(ctx: Any, formatter: Any) -> None:
     if choices := choices_of(path):
         with formatter.section("Which to use"):
             formatter.write_dl([(f"bus {name}", use) for name, use in choices.items()])
-    write_missing(EXTRAS.get(path.partition(" ")[0]), formatter)
+    write_missing([path.partition(" ")[0]], formatter)
 
 
-def write_missing(extra: str | None, formatter: Any) -> None:
-    """Write the line that installs an extra, unbroken, unless it is installed."""
-    if extra is not None and not extras.is_installed(extra):
-        formatter.write(f"\n  It needs more packages:\n    {extras.install_command(extra)}\n")
+def write_missing(commands: Iterable[str], formatter: Any) -> None:
+    """Write the lines, unbroken, that install what some of these commands lack."""
+    by_extra: dict[str, list[str]] = {}
+    for name in commands:
+        if name in EXTRAS:
+            by_extra.setdefault(EXTRAS[name], []).append(name)
+    for extra, names in by_extra.items():
+        if not extras.is_installed(extra):
+            verb = "need" if names[1:] else "needs"
+            formatter.write(f"\n  {', '.join(names)} {verb} more packages:\n")
+            formatter.write(f"    {extras.install_command(extra)}\n")
 
 
 class _Command(TyperCommand):

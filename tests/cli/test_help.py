@@ -114,6 +114,11 @@ def test_help_explains_a_command(run_bus: RunBus, line: str) -> None:
     assert explained.out.startswith("Usage: bus ")
 
 
+def test_words_without_quotes_are_told_to_be_quoted(refusal: Callable[..., str]) -> None:
+    sentence = refusal("publish", "note", "hello", "big", "world", "--from", "ann")
+    assert "big world; quote a text of several words; see 'bus publish --help'" in sentence
+
+
 def test_help_within_a_group(run_bus: RunBus) -> None:
     assert run_bus("queue", "help") == run_bus("queue", "--help")
     assert run_bus("queue", "help", "create") == run_bus("queue", "create", "--help")
@@ -123,7 +128,7 @@ def test_help_within_a_group(run_bus: RunBus) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("send", "publish"), ("pub", "publish"), ("queue ls", "queue list"), ("version", "--version")],
+    [("send", "publish"), ("PUB", "publish"), ("queue ls", "queue list"), ("version", "--version")],
 )
 def test_words_that_mean_one_command_run_it(run_bus: RunBus, typed: str, meant: str) -> None:
     assert run_bus(*typed.split(), "--help") == run_bus(*meant.split(), "--help")
@@ -185,6 +190,9 @@ def test_words_of_other_systems_are_understood_or_lead_on(refusal: Callable[...,
         ("list queues", "bus queue list"),
         ("create queue q", "bus queue create"),
         ("approve", "bus task approve"),
+        ("LPUSH t x", "bus publish TYPE BODY"),
+        ("list tasks", "bus task list"),
+        ("get jobs", "bus job list"),
     ],
 )
 def test_mistyped_commands_are_told_what_they_may_mean(
