@@ -291,7 +291,7 @@ def _page(path: str, command: Any, inner: list[tuple[str, Any]]) -> str:
     else:
         lines += [*_options(command, ".SH OPTIONS"), *_example(command, ".SH EXAMPLE")]
     paths = (path, *(f"{path} {word}" for word, _ in inner))
-    for choices in map(choices_of, (each.partition(" ")[2] for each in paths)):
+    for choices in map(choices_of, (words.partition(" ")[2] for words in paths)):
         lines += [".SH WHICH TO USE"] if choices else []
         for word, use in choices.items():
             lines += [".TP", f"\\fBbus {_text(word)}\\fR", _text(use)]

@@ -104,7 +104,7 @@ def seconds(duration: str, option: str) -> float:
 #: The newest messages whose types are known besides those that have been counted.
 _NEWEST = 500
 
-#: What types of other dialects differ in, besides the case: task_done, task.done, task-done.
+#: The characters that types of other dialects differ in: task_done, task.done, task-done.
 _JOINTS = str.maketrans("", "", "._-")
 
 
@@ -124,11 +124,11 @@ def note_other_form(bus: LocalBus, type: str) -> None:
     """
     form = _form(type)
     try:
-        known = known_types(bus)
+        types = known_types(bus)
     except AckbusError:  # damage that the command may not meet
         return
-    others = sorted(name for name in known if _form(name) == form)
-    if others and type not in known:
+    others = sorted(name for name in types if _form(name) == form)
+    if others and type not in types:
         output.note(f"note: no message has the type {type!a}; did you mean {others[0]}?")
 
 
