@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _PROJECT = "ackbus"
 
+#: The names of the folders that installers fill.
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+
 #: The extra of each package, by import name, that a command may find missing while it runs.
 _EXTRAS = {
     **dict.fromkeys(("blake3", "pydantic", "ruamel"), "automation"),
@@ -63,12 +66,13 @@ def sentence_about(extra: str) -> str:
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra here, quoted for a shell."""
-    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.metadata import distributions
 
     tool = _tool()
-    try:
-        package = distribution(_PROJECT)
-    except PackageNotFoundError:  # it runs from a folder, without an installation
+    # Not in the working directory, which Python may search too: what is in a clone is data.
+    places = [place for place in sys.path if os.path.basename(place) in _PACKAGE_FOLDERS]
+    package = next(iter(distributions(name=_PROJECT, path=places)), None)
+    if package is None:  # it runs from a folder, without an installation
         return shlex.join([*_adding(), f"{_PROJECT}[{extra}]"])
     # Tools that own their environment make it again, so the extras that are there are named too.
     there = [name for name in dict.fromkeys(_EXTRAS.values()) if is_installed(name)]

@@ -150,7 +150,9 @@ def line_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: ackbus\nVersion: 1\n")
         if origin is not None:
             (folder / "direct_url.json").write_text(json.dumps(origin))
-        monkeypatch.setattr("importlib.metadata.distribution", lambda _: PathDistribution(folder))
+        monkeypatch.setattr(
+            "importlib.metadata.distributions", lambda name, path: [PathDistribution(folder)]
+        )
         if prefix_file:
             (tmp_path / prefix_file).touch()
             monkeypatch.setattr(sys, "prefix", str(tmp_path))
@@ -208,6 +210,20 @@ def test_the_line_of_a_tool_keeps_the_other_extras(
 ) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda extra: extra == "mcp")
     assert line_of(None, prefix_file=file) == [*command, "ackbus[mcp,server]"]
+
+
+def test_a_folder_of_the_working_directory_says_nothing_about_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a clone, where anyone may have put it."""
+    folder = tmp_path / "ackbus-9.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: ackbus\nVersion: 9\n")
+    (folder / "direct_url.json").write_text('{"url": "https://evil.test/x", "archive_info": {}}')
+    monkeypatch.chdir(tmp_path)
+    for place in ("", str(tmp_path)):
+        monkeypatch.setattr(sys, "path", [place, *sys.path])
+        assert "evil" not in extras.install_command("server")
 
 
 def test_without_pip_the_line_is_one_of_uv(
