@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.cli import app, catalogue
+from ackbus.cli import app, catalogue, hints
 from ackbus.cli.catalogue import (
     CHOICES,
     EXTRAS,
@@ -303,3 +303,10 @@ def test_a_type_that_a_queue_takes_is_known(bus: Bus, run_bus: RunBus) -> None:
 def test_states_of_jobs_are_understood_in_any_case(bus: Bus, run_bus: RunBus, state: str) -> None:
     Queue.create(bus, "q", "t")
     assert run_bus("job", "list", "--state", state) == run_bus("job", "list", "--state", "failed")
+
+
+def test_a_hint_to_help_names_no_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bus help crew --dir X` would be a mistake; other commands are to find the same bus."""
+    monkeypatch.setattr(hints, "_named_by", ("--dir", "/x"))
+    text = "see 'bus help crew', 'bus crew --help' or 'bus read'"
+    assert hints.completed(text) == text.replace("'bus read'", "'bus read --dir /x'")
