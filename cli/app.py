@@ -54,7 +54,9 @@ def show(error: ClickException) -> int:
         return error.exit_code
     context = error.ctx if isinstance(error, UsageError) else None
     reason = _reason(error)
-    hint = f"; see '{context.command_path} --help'" if context and reason[-1:] != "?" else ""
+    path = context.command_path if context else ""
+    help = "bus help all" if path == "bus" else f"{path} --help"
+    hint = f"; see '{help}'" if path and not reason.endswith("?") else ""
     output.error(reason + hint, error)
     return error.exit_code
 

@@ -171,8 +171,7 @@ class Group(TyperGroup):
             return self.resolve_command(ctx, [name, *rest])
         path = ctx.command_path
         hint = did_you_mean(repr(line) for line in self.meant(path, word, rest))
-        see = hint or f"; see '{'bus help all' if path == 'bus' else f'{path} --help'}'"
-        raise InvalidInput(f"'{path}' has no command {word[:_MAX_WORD]!a}{see}")
+        ctx.fail(f"'{path}' has no command {word[:_MAX_WORD]!a}{hint}")
 
     def explain(self, ctx: Any, words: list[str]) -> Any:
         """Print the help of a command that words name after `help`, or of this group."""
