@@ -33,7 +33,7 @@ from .catalogue import (
     meant_by,
 )
 from .definition import Group, LazyCommands, did_you_mean, similar, write_missing
-from .show import output
+from .show.output import Output
 
 # Errors of a command line, in our words instead of the parser's.
 
@@ -47,7 +47,7 @@ CommandLineError = ClickException
 _OF_COMMANDS = ("--dir", "--user", "--json", "--verbose", "-v")
 
 
-def show(error: ClickException) -> int:
+def show(output: Output, error: ClickException) -> int:
     """Print the error on stderr in one line, and return the exit code."""
     if isinstance(error, NoArgsIsHelpError):  # a group without a command: help says what there is
         print(error.ctx.get_help(), file=sys.stderr)
@@ -170,7 +170,7 @@ class _RootGroup(Group):
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         self._write_groups(formatter)
-        output.body(formatter.getvalue().rstrip("\n"))
+        ctx.obj.body(formatter.getvalue().rstrip("\n"))
         raise typer.Exit
 
     def _write_groups(self, formatter: Any) -> None:
@@ -211,11 +211,9 @@ app = typer.Typer(
 )
 
 
-def _print_version(on: bool) -> None:
+def _print_version(context: typer.Context, on: bool) -> None:
     if on:
-        from .. import __version__
-
-        output.line(f"bus {__version__}")
+        context.obj.line(f"bus {__version__}")
         raise typer.Exit
 
 
@@ -237,12 +235,12 @@ def program() -> Any:
     return typer.main.get_command(app)
 
 
-def run(arguments: list[str]) -> int:
+def run(output: Output, arguments: list[str]) -> int:
     """Run a command line and return its exit code; errors of ours pass through."""
     try:
-        code = program().main(args=arguments, prog_name="bus", standalone_mode=False)
+        code = program().main(args=arguments, prog_name="bus", standalone_mode=False, obj=output)
     except CommandLineError as error:
-        return show(error)
+        return show(output, error)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None  # typer would exit with 1 when the reader has left

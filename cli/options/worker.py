@@ -144,7 +144,6 @@ def make_queue(
         InvalidInput: an argument breaks a rule.
         QueueMismatch: it exists with another pattern, or another value of a given rule.
     """
-    arguments.note_other_form(bus, name if pattern is None else pattern)
     try:
         return Queue.create(bus, name, pattern, start=start, group=group, **rules)
     except QueueMismatch as error:

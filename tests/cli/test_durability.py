@@ -31,7 +31,8 @@ class Counting(apsw.VFS):
         return File(self.base, name, flags)
 counting = Counting()
 from ackbus.cli.fast import hot
-call = hot.parse(sys.argv[1:])
+from ackbus.cli.show.output import Output
+call = hot.parse(Output(), sys.argv[1:])
 assert call is not None, "not a hot command"
 assert call() == 0
 print("syncs", syncs)

@@ -24,6 +24,7 @@ from ackbus.cli.catalogue import (
     SYNONYMS,
 )
 from ackbus.cli.definition import similar
+from ackbus.cli.show.output import Output
 
 from ..conftest import RunBus
 from ..sizes import sampled
@@ -72,7 +73,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Parses a line that is refused as a mistake, and returns the sentence about it."""
 
     def refuse(*words: str) -> str:
-        assert app.run([*words]) == 2
+        assert app.run(Output([*words]), [*words]) == 2
         return capsys.readouterr().err.removeprefix("bus: ").rstrip("\n")
 
     return refuse
@@ -301,8 +302,9 @@ def test_states_of_jobs_are_understood_in_any_case(bus: Bus, run_bus: RunBus, st
     assert run_bus("job", "list", "--state", state) == run_bus("job", "list", "--state", "failed")
 
 
-def test_a_hint_to_help_names_no_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hint_to_help_names_no_bus() -> None:
     """`bus help crew --dir X` would be a mistake; other commands are to find the same bus."""
-    monkeypatch.setattr(hints, "_named_by", ("--dir", "/x"))
     text = "see 'bus help crew', 'bus crew --help' or 'bus read'"
-    assert hints.completed(text) == text.replace("'bus read'", "'bus read --dir /x'")
+    assert hints.completed(text, ("--dir", "/x")) == text.replace(
+        "'bus read'", "'bus read --dir /x'"
+    )
