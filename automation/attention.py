@@ -321,7 +321,7 @@ def _configuration(bus: LocalBus) -> Finding:
         from .active_config import from_seal
         from .config.sources import read_seal
     except ImportError:
-        return ok("it can't be read here: pip install 'ackbus[automation]'")
+        return ok("it can't be read here: 'bus help automation' says what to install")
     try:
         changes = from_seal(Path(directory))
         is_sealed = bool(read_seal(Path(directory))[0])

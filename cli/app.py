@@ -19,11 +19,20 @@ from typer._click.exceptions import (
     UsageError,
 )
 from typer._click.types import FloatParamType, FloatRange, IntRange
-from typer.core import TyperGroup
 
 from .. import __version__
-from .catalogue import GROUPS, MODULES
-from .definition import LazyCommands
+from .catalogue import (
+    FIRST,
+    GROUPS,
+    MODULES,
+    OTHER_OPTIONS,
+    POINTERS,
+    POINTERS_IN_GROUPS,
+    SYNONYMS,
+    choices_of,
+    meant_by,
+)
+from .definition import Group, LazyCommands, did_you_mean, similar, write_missing
 from .show.output import Output
 
 # Errors of a command line, in our words instead of the parser's.
@@ -35,7 +44,7 @@ from .show.output import Output
 CommandLineError = ClickException
 
 #: Options that every command takes, and no group.
-_OF_COMMANDS = frozenset({"--dir", "--user", "--json", "--verbose", "-v"})
+_OF_COMMANDS = ("--dir", "--user", "--json", "--verbose", "-v")
 
 
 def show(output: Output, error: ClickException) -> int:
@@ -44,8 +53,11 @@ def show(output: Output, error: ClickException) -> int:
         print(error.ctx.get_help(), file=sys.stderr)
         return error.exit_code
     context = error.ctx if isinstance(error, UsageError) else None
-    hint = f"; see '{context.command_path} --help'" if context else ""
-    output.error(_reason(error) + hint, error)
+    reason = _reason(error)
+    path = context.command_path if context else ""
+    help = "bus help all" if path == "bus" else f"{path} --help"
+    hint = f"; see '{help}'" if path and not reason.endswith("?") else ""
+    output.error(reason + hint, error)
     return error.exit_code
 
 
@@ -56,11 +68,32 @@ def _reason(error: ClickException) -> str:
         and _is_of_group(error)
     ):
         return f"give {error.option_name} after the command"
+    if isinstance(error, NoSuchOption):
+        return _no_option(error)
+    if error.message.startswith("Got unexpected extra argument"):
+        words = error.message.partition(" (")[2].rstrip(").")
+        return f"more words than it takes: {words}; quote a text of several words"
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter):
         rule = _rule(error)
         if rule:
             return f"{_name(error.param)} must be {rule}"
     return " ".join(error.format_message().split()).rstrip(".")
+
+
+def _no_option(error: NoSuchOption) -> str:
+    """Return the sentence about an unknown option, with those that it may mean."""
+    params = error.ctx.command.params if error.ctx else []
+    names = [name for param in params for name in (*param.opts, *param.secondary_opts)]
+    names = ["--help", *(name for name in names if name.startswith("--"))]
+    names += _OF_COMMANDS if _is_of_group(error) else ()
+    typed = [error.option_name]
+    if isinstance(error.__context__, NoSuchOption):  # `-type`: as a word, before its letters
+        typed.insert(0, error.__context__.option_name)
+    for option in typed:
+        near = [name for name in meant_by(option, OTHER_OPTIONS) if name in names]
+        if near := near or similar(option, names):
+            return f"no option {option!a}{did_you_mean(near)}"
+    return f"no option {typed[-1]!a}"
 
 
 def _is_of_group(error: UsageError) -> bool:
@@ -85,7 +118,11 @@ def _name(parameter: Any) -> str:
     return str(parameter.metavar).strip("[.]")
 
 
-_HELP = """A message bus for coding agents and the people who run them, in one SQLite file.
+_ABOUT = "A message bus for coding agents and the people who run them, in one SQLite file."
+
+_EXAMPLE = ("bus init", "bus publish note 'Hello' --from ann --to bob", "bus poll bob")
+
+_HELP = f"""{_ABOUT}
 
 Data goes to stdout, all else to stderr. Exit codes: 0 done, 1 error, 2 usage, 3 refused or
 conflict, 4 nothing there, 5 timed out.
@@ -97,21 +134,68 @@ def _load(name: str) -> Any:
     return module.commands.click_commands()[name]
 
 
-class _RootGroup(TyperGroup):
+class _RootGroup(Group):
     """The root group: a command's module is loaded when the command runs; help loads none."""
+
+    synonyms = SYNONYMS
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         commands: Any = LazyCommands({name: partial(_load, name) for name in MODULES})
         self.commands = commands  # typer's type allows additions; there are none
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by group."""
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands to start with, and where the others are: in 24 lines."""
+        summaries = {name: text for group in GROUPS.values() for name, (_, text) in group.items()}
+        formatter.write_usage("bus", "COMMAND [OPTIONS] [WORDS]...")
+        formatter.write(f"\n{_ABOUT}\n")
+        with formatter.section("Start with"):
+            formatter.write_dl([(name, summaries[name]) for name in FIRST])
+        with formatter.section("Example"):
+            for line in _EXAMPLE:
+                formatter.write(f"  {line}\n")
+        with formatter.section("More"):
+            formatter.write_dl(
+                [
+                    ("bus help all", f"All {len(MODULES)} commands, by what they are for."),
+                    ("bus help COMMAND", "How to use one: the same as bus COMMAND --help."),
+                ]
+            )
+
+    def explain(self, ctx: Any, words: list[str]) -> Any:
+        """Print all commands for `help all`, else help as in any group."""
+        if words != ["all"]:
+            return super().explain(ctx, words)
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self._write_groups(formatter)
+        ctx.obj.body(formatter.getvalue().rstrip("\n"))
+        raise typer.Exit
+
+    def _write_groups(self, formatter: Any) -> None:
+        """Write all commands by group; where packages are missing, how to install them here."""
         width = max(map(len, MODULES))
         for heading, commands in GROUPS.items():
             with formatter.section(heading):
                 rows = [(f"{name:<{width}}", summary) for name, (_, summary) in commands.items()]
                 formatter.write_dl(rows)
+            write_missing(commands, formatter)
+
+    def meant(self, path: str, word: str, rest: list[str]) -> list[str]:
+        """Return the command lines that a word may mean which is no command."""
+        if rest and (lines := self._within(rest[0], word)):  # as in `kubectl get pods`
+            return lines
+        lines = [f"bus {line}" for line in meant_by(word, POINTERS)]
+        lines = lines or [f"bus {name}" for name in similar(word, self.commands)]
+        return lines or [line for name in self.commands for line in self._within(name, word)][:3]
+
+    def _within(self, noun: str, verb: str) -> list[str]:
+        """Return the commands that a verb may mean within a group."""
+        group = noun if noun in MODULES else noun.removesuffix("s")
+        inner = getattr(self.commands[group], "commands", ()) if group in MODULES else ()
+        verbs = [verb, SYNONYMS.get(verb, ""), *meant_by(verb, POINTERS_IN_GROUPS)]
+        return [f"bus {group} {name}" for name in dict.fromkeys(verbs) if name in inner]
 
 
 app = typer.Typer(
@@ -206,6 +290,11 @@ def _page(path: str, command: Any, inner: list[tuple[str, Any]]) -> str:
             ]
     else:
         lines += [*_options(command, ".SH OPTIONS"), *_example(command, ".SH EXAMPLE")]
+    paths = (path, *(f"{path} {word}" for word, _ in inner))
+    for choices in map(choices_of, (words.partition(" ")[2] for words in paths)):
+        lines += [".SH WHICH TO USE"] if choices else []
+        for word, use in choices.items():
+            lines += [".TP", f"\\fBbus {_text(word)}\\fR", _text(use)]
     if path != "bus":
         lines += [".SH SEE ALSO", "\\fBbus\\fR(1)"]
     return "\n".join([*lines, ""])

@@ -6,7 +6,7 @@ import os
 
 from ..schema.directory.discovery import find_bus
 from ..schema.directory.layout import BUS_DIR_VARIABLE, expand_home, user_bus
-from ..schema.errors import InvalidInput
+from ..schema.errors import AckbusError, InvalidInput
 from ..schema.message.times import parse_duration_ms
 from ..schema.sqlite.database import WRITE_TIMEOUT_S, Database
 from .hints import AGENT_VARIABLE
@@ -99,3 +99,40 @@ def seconds(duration: str, option: str) -> float:
         return parse_duration_ms(duration) / 1000
     except InvalidInput as error:
         raise InvalidInput(f"{option}: {error}") from error
+
+
+# The types that a line names: most often a type that is nearly one of the bus is meant to be it.
+
+#: The newest messages whose types are known besides those that have been counted.
+_NEWEST = 500
+
+#: The characters that types of other dialects differ in: task_done, task.done, task-done.
+_JOINTS = str.maketrans("", "", "._-")
+
+
+def known_types(bus: LocalBus) -> set[str]:
+    """Return the types of a bus that can be had at once, and the patterns of its queues."""
+    from ..bus.log.catalog import Catalog
+    from ..subscribers.queues.queues import Queues
+
+    newest = (message.type for message in bus.log.newest(_NEWEST))
+    return {*Catalog.of(bus).counts("type"), *newest, *(q.pattern for q in Queues(bus).list())}
+
+
+def note_other_form(output: Output, bus: LocalBus, type: str) -> None:
+    """Note that a typed type, which the bus doesn't know, is another spelling of one that it does.
+
+    Spellings differ by case, dots, dashes and underscores: other programs have them.
+    """
+    form = _form(type)
+    try:
+        types = known_types(bus)
+    except AckbusError:  # damage that the command may not meet
+        return
+    others = sorted(name for name in types if _form(name) == form)
+    if others and type not in types:
+        output.note(f"note: no message has the type {type!a}; did you mean {others[0]}?")
+
+
+def _form(type: str) -> str:
+    return type.translate(_JOINTS).casefold()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, TypeVar, get_type_hints
@@ -14,6 +14,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..schema.errors import InvalidInput
+from . import extras
+from .catalogue import (
+    EXTRAS,
+    MODULES,
+    POINTERS_IN_GROUPS,
+    SECTIONS,
+    SYNONYMS_IN_GROUPS,
+    choices_of,
+    meant_by,
+)
 from .hints import AGENT_VARIABLE
 from .show.output import Output
 
@@ -75,7 +85,7 @@ class Commands:
         return LazyCommands(self._makers)
 
     def _make_group(self) -> Any:
-        group: Any = (TyperGroup if self._default is None else _group_with(self._default))(
+        group: Any = (Group if self._default is None else _group_with(self._default))(
             name=self._name,
             help=self._help,
             no_args_is_help=True,
@@ -142,8 +152,123 @@ def _has_word(options: dict[str, Any], args: list[str]) -> bool:
     return False
 
 
+class Group(TyperGroup):
+    """A group of commands. It understands `help` and words of the field, and near ones too."""
+
+    #: Words that mean one command exactly.
+    synonyms: Mapping[str, str] = SYNONYMS_IN_GROUPS
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that a line names; a mistake says which ones it may mean."""
+        word, *rest = args
+        if word in self.commands or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        if word.lower() == "help":
+            return self.explain(ctx, rest)
+        name = self.synonyms.get(word.lower(), "")
+        if name in self.commands or name.startswith("-"):
+            if name in self.commands:
+                ctx.obj.remark(f"{word!a} is {name!a} here")
+            return self.resolve_command(ctx, [name, *rest])
+        path = ctx.command_path
+        hint = did_you_mean(repr(line) for line in self.meant(path, word, rest))
+        ctx.fail(f"'{path}' has no command {word[:_MAX_WORD]!a}{hint}")
+
+    def explain(self, ctx: Any, words: list[str]) -> Any:
+        """Print the help of a command that words name after `help`, or of this group."""
+        if words:
+            return self.resolve_command(ctx, [*words, "--help"])
+        ctx.obj.body(ctx.get_help())
+        raise typer.Exit
+
+    def meant(self, path: str, word: str, rest: list[str]) -> list[str]:
+        """Return the command lines that a word may mean which is no command of this group."""
+        names = [name for name in meant_by(word, POINTERS_IN_GROUPS) if name in self.commands]
+        names = names or similar(word, self.commands)
+        return [f"{path} {name}" for name in names] or [f"bus {word}"] * (word in MODULES)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, in sections where there are many."""
+        if self.name not in SECTIONS:
+            return super().format_commands(ctx, formatter)
+        width = max(map(len, self.commands))
+        for heading, names in SECTIONS[self.name].items():
+            with formatter.section(heading):
+                room = formatter.width - width - _BESIDE
+                helps = [(name, self.commands[name].get_short_help_str(room)) for name in names]
+                formatter.write_dl([(f"{name:<{width}}", text) for name, text in helps])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write what stands at the end of help."""
+        _write_choices(ctx, formatter)
+        super().format_epilog(ctx, formatter)
+
+
+#: The columns of a list of commands that are neither the name nor the summary.
+_BESIDE = 6
+
+#: How much of a mistyped word is compared with names, and printed.
+_MAX_WORD = 64
+
+#: How alike a name is that a mistyped word may mean, from 0 to 1; and one that it begins.
+_ALIKE, _BEGUN = 0.65, 0.9
+
+
+def similar(word: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a mistyped word may mean, the most similar first: three at most."""
+    from difflib import SequenceMatcher  # for mistakes alone
+
+    typed = _plain(word[:_MAX_WORD])
+    scores: dict[str, float] = {}
+    for name in names:
+        plain = _plain(name)
+        scores[name] = SequenceMatcher(None, typed, plain).ratio()
+        if typed and plain.startswith(typed) and plain != typed:
+            scores[name] = max(_BEGUN, scores[name])
+    least = max(_ALIKE, max(scores.values(), default=0.0) - 0.05)
+    near = [name for name, score in scores.items() if score >= least]
+    return sorted(near, key=lambda name: -scores[name])[:3]
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-").replace("_", "-").casefold()
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """Return `; did you mean …?` for some names, or "" for none."""
+    *others, last = [*names] or [""]
+    both = f"{', '.join(others)} or {last}" if others else last
+    return f"; did you mean {both}?" if last else ""
+
+
+def _write_choices(ctx: Any, formatter: Any) -> None:
+    """Write the commands that are taken for this one, and what is to be installed for it."""
+    path = ctx.command_path.partition(" ")[2]
+    if choices := choices_of(path):
+        with formatter.section("Which to use"):
+            formatter.write_dl([(f"bus {name}", use) for name, use in choices.items()])
+    write_missing([path.partition(" ")[0]], formatter)
+
+
+def write_missing(commands: Iterable[str], formatter: Any) -> None:
+    """Write the lines, unbroken, that install what some of these commands lack."""
+    by_extra: dict[str, list[str]] = {}
+    for name in commands:
+        if name in EXTRAS:
+            by_extra.setdefault(EXTRAS[name], []).append(name)
+    for extra, names in by_extra.items():
+        if not extras.is_installed(extra):
+            verb = "need" if names[1:] else "needs"
+            formatter.write(f"\n  {', '.join(names)} {verb} more packages:\n")
+            formatter.write(f"    {extras.install_command(extra)}\n")
+
+
 class _Command(TyperCommand):
     """A command that refuses to take an option twice where only one value counts."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_choices(ctx, formatter)
+        super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         return super().parse_args(ctx, normalized(self, args))
@@ -178,8 +303,8 @@ def _make_command(name: str, function: Callable[..., int], example: str) -> Any:
     return typer.main.get_command(program)
 
 
-def _group_with(default: str) -> type[TyperGroup]:
-    class Group(TyperGroup):
+def _group_with(default: str) -> type[Group]:
+    class GroupWithDefault(Group):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             is_option = args and args[0].startswith("-") and args[0] not in ctx.help_option_names
             is_bare = not args and not ctx.resilient_parsing  # completion offers the commands
@@ -193,7 +318,7 @@ def _group_with(default: str) -> type[TyperGroup]:
                 offered: list[Any] = command.shell_complete(inner, incomplete)
             return offered
 
-    return Group
+    return GroupWithDefault
 
 
 #: The parameter by which typer hands over the context of a command line, with its output.

@@ -15,7 +15,7 @@ AGENT_VARIABLE = "BUS_AGENT"
 
 
 def completed(text: str, bus_option: Sequence[str]) -> str:
-    """Return a text with an option added to each command that it quotes, but not to --help.
+    """Return a text with an option added to each command that it quotes, but not for help.
 
     Args:
         text: the text.
@@ -30,4 +30,5 @@ def completed(text: str, bus_option: Sequence[str]) -> str:
         return text
 
     option = shlex.join(bus_option)
-    return re.sub(r"'(bus [a-z][^']*)(?<!--help)'", lambda hint: f"'{hint[1]} {option}'", text)
+    command = r"'(bus (?!help\b)[a-z][^']*)(?<!--help)'"
+    return re.sub(command, lambda hint: f"'{hint[1]} {option}'", text)

@@ -13,7 +13,6 @@ from typer._click.shell_completion import CompletionItem, split_arg_string
 from typer._completion_classes import BashComplete
 
 from ..bus.local_bus import LocalBus
-from ..bus.log.catalog import Catalog
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
 from ..schema.message.draft import PRIORITY_NAMES
@@ -21,6 +20,7 @@ from ..schema.message.names import MAX_SEQ
 from ..subscribers.jobs.jobs import DEAD, STATES
 from ..subscribers.queues.queues import Queues
 from ..subscribers.views import Views
+from .arguments import known_types
 from .show.output import Output
 
 TYPE_CHECKING = False
@@ -151,11 +151,6 @@ def _agents(bus: LocalBus) -> Iterable[str]:
     return [*bus.agents.recorded(), *bus.log.recipients(), *newest]
 
 
-def _types(bus: LocalBus) -> Iterable[str]:
-    newest = (message.type for message in bus.log.newest(_NEWEST))
-    return [*Catalog.of(bus).counts("type"), *newest]
-
-
 def _queues(bus: LocalBus) -> Iterable[str]:
     return [queue.name for queue in Queues(bus).list()]
 
@@ -186,14 +181,14 @@ _OPTIONS: dict[str, Values] = {
     "--from": _agents,
     "--inbox": _agents,
     "--to": _agents,
-    "--type": _types,
+    "--type": known_types,
     "--queue": _queues,
     "--priority": lambda bus: PRIORITY_NAMES,
     "--state": lambda bus: STATES,
 }
 
 #: The values of an argument, by its name in help.
-_ARGUMENTS: dict[str, Values] = {"AGENT": _agents, "TYPE": _types}
+_ARGUMENTS: dict[str, Values] = {"AGENT": _agents, "TYPE": known_types}
 
 #: The values of an argument whose name means another thing in each group, or in a command of it.
 _NAMES: dict[tuple[str, str], Values] = {

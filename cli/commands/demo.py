@@ -251,8 +251,9 @@ def demo(
     """Show the bus at work on your own files.
 
     Workers examine every text file under PATH, as jobs of a queue, and one of them is killed
-    halfway. The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
-    Exit code 1 when a file was not examined, or reported twice; 4 when there is none.
+    halfway. The files stay as they are. The bus is made in --dir DIR, else in a fresh temporary
+    directory, and stays there. Exit code 1 when a file was not examined, or reported twice; 4 when
+    there is none.
 
     With --automation, a service runs plugins of the demo's own, on a clock that jumps: a schedule
     is due, routes fan out, a webhook begins a pipeline, a step is retried, a breaker opens and

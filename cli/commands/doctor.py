@@ -487,8 +487,8 @@ def doctor(
 ) -> int:
     """Examine the bus, and print a line for each check.
 
-    A line is ok, warn or bad, with advice. Takes a few seconds at most, unless --full reads
-    everything. Nothing is changed. Exit code 1 when something is bad.
+    A line is ok, warn or bad, with advice. It changes nothing, and takes a few seconds at most,
+    unless --full reads everything. Exit code 1 when something is bad.
 
     --repair makes a new file from the readable parts of a damaged bus.db, bus.jsonl, archive and
     blobs, and of a backup; the new file is checked, and replaces the damaged one, which is kept

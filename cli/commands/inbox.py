@@ -125,9 +125,10 @@ def poll(
 ) -> int:
     """Print the unread messages of an agent.
 
-    Each line of a body that is long, or has more than one, stands behind a bar. Bodies have 12,000
-    characters at most; messages that do not fit are counted at the end. This changes nothing:
-    acknowledge with bus ack. Exit code 4 when there are none.
+    They are the messages to it, and to all, after the last that it has acknowledged, the oldest
+    first. This changes nothing: the same ones come again until 'bus ack AGENT SEQ'. The lines of a
+    long body stand behind a bar; where bodies have over 12,000 characters together, the messages
+    that do not fit are counted at the end. Exit code 4 when there are none.
     """
     return actions.poll(
         place.output,

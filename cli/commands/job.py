@@ -11,6 +11,7 @@ import typer
 from ...schema.errors import InvalidInput
 from ...subscribers.queues.job_control import DeadLetters, JobControl
 from ...subscribers.views import list_jobs
+from ..arguments import note_other_form
 from ..definition import Commands, optional
 from ..options.common import HERE, BusPlace, BusPlaceOnly, By, OfQueue
 from ..options.job_choice import EndedJobFilter, JobChoice, Seq, Seqs, with_queues
@@ -62,6 +63,12 @@ BadState = Annotated[
 ]
 
 
+def _states(words: list[str] | None) -> list[str]:
+    """Return the states of jobs that words name, in any case and in words of other systems."""
+    plain = [word.lower().replace("-", "_") for word in words or ()]
+    return [_OTHER_WORDS.get(word, word) for word in plain]
+
+
 @job.command("list", example="bus job list --queue reviews --state failed --state dead")
 def show_list(
     queue: OfQueue = None,
@@ -79,7 +86,7 @@ def show_list(
     The column attempts has how many have begun, of how many a job may have. With --json, attempt is
     the one that is next, runs or was the last.
     """
-    states = [_OTHER_WORDS.get(word, word) for word in state or ()]
+    states = _states(state)
     for word in set(_WAITING).intersection(states):
         raise InvalidInput(f"jobs that are {word} are queued: give --state queued")
     with place.open() as bus:
@@ -117,7 +124,7 @@ def retry(choice: RetryChoice, place: BusPlace = HERE) -> int:
     SEQs may also name cancelled and delayed jobs; where one can't be retried, none is. Without SEQs
     all that ended without success and match the options are. Exit code 4 when there are none.
     """
-    states = tuple(dict.fromkeys(choice.state or ()))
+    states = tuple(dict.fromkeys(_states(choice.state)))
     if not set(states) <= set(_ENDED_BADLY):
         raise InvalidInput(f"--state must be {', '.join(_ENDED_BADLY[:-1])} or {_ENDED_BADLY[-1]}")
     choice.check("bus job list", is_filtered=bool(states))
@@ -265,10 +272,13 @@ def run(
 ) -> int:
     """Work on the messages of a type: run a command for each.
 
-    Raw contract: CMD reads the body (text as it is, else JSON) from stdin and prints the reply to
-    stdout. Exit code 0 is success; any other is failure, and stderr, or else stdout, is the reply.
-    Code 75 asks for a retry, 78 forbids one. A failure is the reply and not retried, unless the
-    queue's --retry is failures; with the json contract it is retried, 4 attempts in all.
+    Each message goes to one worker; start as many as are to work side by side. One that is killed
+    loses nothing: its message goes to another. --drain ends when nothing is left.
+
+    With the raw contract CMD reads the body (text as it is, else JSON) from stdin and prints the
+    reply to stdout. Exit code 0 is success; any other is failure, and stderr, or else stdout, is
+    the reply. Code 75 asks for a retry, 78 forbids one. A failure is the reply and not retried,
+    unless the queue's --retry is failures; with the json contract it is retried, 4 attempts in all.
 
     The worker looks at the bus when it is woken, and every 250 ms anyway. It takes jobs until none
     is left, then waits again. It extends its claims, ends CMD and all its children at the timeout
@@ -289,6 +299,8 @@ def run(
     rules = policy.rules()
     check_command(command[0])
     with place.open() as bus, Supervisors() as supervisors:
+        if options.type is not None:
+            note_other_form(place.output, bus, options.type)
         queue = options.open_queue(bus, rules)
         worker = options.worker(bus, queue)
         work = options.work(bus, command, worker.group, supervisors)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 commands = Commands()
 
 
-Type = Annotated[str | None, optional_word("TYPE", "Dotted words, like task.done.")]
+Type = Annotated[str | None, optional_word("TYPE", "Dotted words, like build.done.")]
 Body = Annotated[
     str | None, optional_word("BODY", "Text; - reads it from stdin. Default: what is piped in.")
 ]
@@ -154,7 +154,7 @@ class Publication(MessageContent):
 
 
 @commands.command(
-    "publish", example="bus publish task.assign 'Review the parser' --from lead --to worker-1"
+    "publish", example="bus publish review.assign 'Review the parser' --from lead --to worker-1"
 )
 def publish(
     type: Type = None,
@@ -167,8 +167,10 @@ def publish(
 ) -> int:
     """Publish a message and print its id.
 
-    With several --to each agent gets one, in one conversation. Exit code 3 when a queue or an inbox
-    that it goes to is still full after --wait.
+    TYPE says what it is about. Without --to every agent finds it in its inbox, or, where a queue
+    takes its TYPE, one worker gets it; with --to that agent alone. With several --to each gets one,
+    in one conversation. Exit code 3 when a queue or an inbox that it goes to is still full after
+    --wait.
     """
     if jsonl:
         sender = message.from_agent
@@ -256,6 +258,7 @@ def ask(
     sender = arguments.sender(content.from_agent)
     payload = payload_of(_or_stdin(content), content.data, content.file, None)
     with place.open() as bus:
+        arguments.note_other_form(place.output, bus, type)
         sent = Request.send(
             bus,
             type,

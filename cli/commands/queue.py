@@ -15,6 +15,7 @@ from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
 from ...subscribers.starts import BEGINNING
 from .. import arguments
+from ..arguments import note_other_form
 from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import HERE, BusPlace, BusPlaceOnly, By, QueueName, seq_or_word
@@ -42,7 +43,13 @@ if TYPE_CHECKING:
     from ..running.crew_host import Table
 
 commands = Commands()
-queue = commands.group("queue", help="Queues: work that competing workers share, by type.")
+queue = commands.group(
+    "queue",
+    help="Queues: work that competing workers share, by type.\n\n"
+    "'bus run --type T' makes the queue T, if need be, and works on it. Create one before, to give"
+    " it a policy, or to keep its messages out of inboxes from the first on. 'bus publish T' adds a"
+    " job; 'bus job list' shows jobs, 'bus dead list' those that failed for good.",
+)
 
 Window = Annotated[
     str, typer.Option(metavar="D", help="How far back to look at attempts: like 10m, 2h, 7d.")
@@ -143,6 +150,7 @@ def create(
     rules = policy.rules()
     with place.open() as bus:
         is_there = name in (info.name for info in Queues(bus).list())
+        note_other_form(place.output, bus, name if type is None else type)
         opened = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
         first = opened.info.filled_seq + 1
         discarded = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]

@@ -12,6 +12,7 @@ from ...bus.log.log import find_message
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
 from ...subscribers.jobs.json_records import claim_record, job_record
+from ..arguments import note_other_form
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
 from ..options.common import HERE, MAX_SEQ, BusPlace, OfConversation, conversation_named
@@ -58,7 +59,7 @@ def replay(
     """Print a range of the log.
 
     Both ends are included; without --from it begins with the first message. With --json these are
-    the lines of bus.jsonl, byte for byte. 'bus read' filters by sender and recipient too.
+    the lines of bus.jsonl, byte for byte.
     """
     if follow and (span.last is not None or limit is not None or newest):
         raise InvalidInput("--follow goes on for ever: give it without --to, --limit and --newest")
@@ -125,9 +126,7 @@ def read(
 ) -> int:
     """Print the messages that match every option, in order.
 
-    'bus tail' prints the newest and goes on, 'bus search' finds words in payloads, 'bus replay'
-    prints a range as lines of bus.jsonl. Of one message, 'bus show' prints all, 'bus inspect' adds
-    its jobs, 'bus trace' its conversation; 'bus check' says whether a request is answered.
+    Without options it prints the whole log.
     """
     with place.open() as bus:
         _note_discarded(place.output, bus, 1, None)
@@ -146,8 +145,7 @@ def show(
 ) -> int:
     """Print one message in full.
 
-    A number is taken as a seq, and if there is none, as an id. 'bus inspect' adds its jobs,
-    'bus trace' its conversation.
+    A number is taken as a seq, and if there is none, as an id.
     """
     with place.open() as bus:
         message = _find(bus, key)
@@ -196,6 +194,8 @@ def tail(
         newest = bus.log.newest(lines, **filters)
         count = place.output.messages(newest, bus.blobs, live=follow)
         if follow:
+            for type in filter.type or ():
+                note_other_form(place.output, bus, type)
             after = max(end, newest[-1].seq) if newest else end
             place.output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
         return 0 if count else filter.note_nothing(place.output, bus)

@@ -41,7 +41,12 @@ Profile = Annotated[
     str,
     typer.Option(metavar="P", help="The tools that the agent has: default or full."),
 ]
-setup = commands.group("setup", "Set up other programs for the bus.")
+setup = commands.group(
+    "setup",
+    "Set up other programs for the bus.\n\n"
+    "Run it in the project. It edits the program's own configuration, says which lines, and"
+    " --remove takes them out again. --check changes nothing and tries what is set up.",
+)
 
 
 @setup.command("git", example="bus setup git")

@@ -45,7 +45,13 @@ if TYPE_CHECKING:
     from ...tasks.records.task import Task
 
 commands = Commands()
-task = commands.group("task", help="Tasks: work of one agent on one git branch.")
+task = commands.group(
+    "task",
+    help="Tasks: work of one agent on one git branch.\n\n"
+    "'spawn' makes one with a branch and a work tree, or 'add' puts it into the queue that 'work'"
+    " takes from. Its agent starts it and is done with it, a reviewer approves or rejects it, and"
+    " 'bus integrate' lands it on the target branch. 'board' shows where all of them are.",
+)
 task.include(of_all_tasks)
 task.include(of_trees)
 task.include(of_workers)

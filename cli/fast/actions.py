@@ -8,7 +8,7 @@ from ...bus.log.log import find_message
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft, parse_priority
 from ...subscribers.inboxes.mail import POLL_LIMIT
-from ..arguments import open_bus, reader, seconds, sender
+from ..arguments import note_other_form, open_bus, reader, seconds, sender
 from ..show.output import NOTHING, Output
 from ..show.text import counted
 
@@ -51,6 +51,8 @@ def publish(
     from_agent = sender(from_agent)
     payload = payload_of(body, data, file, payload_ref)
     with open_bus(output, directory, user) as bus:
+        if output.has_watcher():  # a look for near types costs what a program must not pay
+            note_other_form(output, bus, type)
         if delay_s is not None:
             headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
         draft = Draft(
@@ -108,6 +110,8 @@ def poll(
     with open_bus(output, directory, user) as bus:
         inbox = inbox_of(bus, name, with_work=with_work)
         messages = inbox.poll(limit, type=type, wait_s=wait_s)
+        if type is not None and not messages:
+            note_other_form(output, bus, type)
         print_page(output, messages, bus, name)
     return 0 if messages else NOTHING
 

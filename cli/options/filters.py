@@ -10,7 +10,8 @@ import typer
 from ...schema.errors import InvalidInput
 from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import parse_since
-from ..definition import optional
+from ..arguments import known_types
+from ..definition import optional, similar
 from ..show.output import NOTHING, Output
 from .common import TYPE_HELP, OfAgent, OfConversation, Since, conversation_named, since_time
 
@@ -18,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.local_bus import LocalBus
     from ...bus.options import ReadFilters
-    from ...schema.message.patterns import AnyPattern, TypePattern
 
 Types = Annotated[list[str] | None, optional("P", f"{TYPE_HELP} It may be repeated.", "--type")]
 Limit = Annotated[
@@ -161,16 +161,11 @@ def _unknown_agent(bus: LocalBus, name: str) -> str:
 
 def _unknown_type(bus: LocalBus, type: str) -> str:
     """Return a note about a type that no message has, with similar types; "" for any other."""
-    import difflib
-
-    from ...bus.log.catalog import Catalog
-
-    type_counts = Catalog.of(bus).counts("type")
-    pattern: TypePattern | AnyPattern | None
     from ...schema.message.patterns import pattern_of
 
+    types = known_types(bus)
     pattern = pattern_of(type)
-    if pattern is None or any(map(pattern.matches, type_counts)):
+    if pattern is None or any(map(pattern.matches, types)):
         return ""
-    near = difflib.get_close_matches(type, type_counts)
+    near = similar(type, types)
     return f"no message has the type {type!a}" + (f"; did you mean {near[0]}?" if near else "")

@@ -245,6 +245,10 @@ class Output:
         """Whether data goes to a person's screen."""
         return sys.stdout.isatty()
 
+    def has_watcher(self) -> bool:
+        """Whether a person sees notes at once: stderr is a terminal, or -v was given."""
+        return self.is_verbose or (sys.stderr is not None and sys.stderr.isatty())
+
     def is_closed(self) -> bool:
         """Whether the parent has closed the standard output."""
         return isinstance(sys.stdout, ClosedOutput)
@@ -309,7 +313,7 @@ class Output:
         It is one write that bypasses Python's buffer: a signal handler, which may have interrupted
         another line, can call it.
         """
-        if not self.is_verbose and (sys.stderr is None or not sys.stderr.isatty()):
+        if not self.has_watcher():
             return
         with suppress(OSError):  # the reader of stderr has left
             os.write(2, f"bus: {visible(text)}\n".encode())

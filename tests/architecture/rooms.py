@@ -109,6 +109,7 @@ OPENING: dict[str, str] = {
     "cli/options/common.py": "the file that its user names",
     "cli/commands/graph.py": "the file that its user names",
     "cli/ending.py": "the null device",
+    "cli/extras.py": "the record of this program's own installation",
     "cli/inherited.py": "the null device",
 }
 #: Parts of the command that work on other programs' files, or on a bus that they made themselves.

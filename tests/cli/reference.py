@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from ackbus.cli import app
-from ackbus.cli.catalogue import GROUPS
+from ackbus.cli.catalogue import CHOICES, GROUPS
 from ackbus.setup.programs import PROGRAMS
 
 FILE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -48,6 +48,8 @@ Exit codes:
 - 130: ended by Ctrl-C; servers, workers and listeners, which end so, end with 0
 - 141: the reader of the output left, as in `bus replay --from 1 | head -1`
 
+`bus help` shows the commands to begin with, `bus help all` all of them. Words of other systems and
+mistyped ones (`bus subscribe`, `bus queue lst`) are answered with what they may mean here.
 `bus --version` prints the version. Left out below:
 
 - `-v`, `--verbose`, `-h`, `--help` of every command, `--dir DIR` and `--user` of those that need a
@@ -96,6 +98,10 @@ def render() -> str:
         parts += [
             "".join(_section(noun, found)) for noun in sorted(nouns, key=lambda n: n != "bus")
         ]
+    parts.append("## Which to use\n\n")
+    for choices in CHOICES:
+        rows = "".join(f"| `bus {name}` | {_code(use)} |\n" for name, use in choices.items())
+        parts.append(f"| command | what it is for |\n|---|---|\n{rows}\n")
     return "".join(parts).rstrip("\n") + "\n"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
+from ackbus.cli.extras import install_command
 from ackbus.setup import checking
 from ackbus.setup.checking import check
 from ackbus.setup.installation import Installation
@@ -433,7 +434,7 @@ def test_what_is_lacking_is_said_at_setup(
             [sys.executable, "-c", WITHOUT_MCP, "setup", "codex", *arguments],
             cwd=project, env=bus_env, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert ("before you run: pip install 'ackbus[mcp]'" in done.stderr) == is_told
+        assert (f"before you run: {install_command('mcp')}" in done.stderr) == is_told
 
 
 def test_check_says_under_which_name_a_probe_came(bus: Bus, run_bus: RunBus) -> None:
