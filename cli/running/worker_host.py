@@ -9,7 +9,7 @@ import signal
 
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
-from ...schema.process_table import is_running
+from ...schema.process_table import is_running, process
 from ...schema.stop_limit import lift_limit, obey
 from ..logs import show_logs
 from ..show import output
@@ -51,6 +51,7 @@ class Sidecar:
         if not 0 < every_s < MAX_INTERVAL_S:
             raise InvalidInput(f"--every must be more than 0 and less than {MAX_INTERVAL_S:g} s")
         self._bus, self._agent, self._pid = bus, agent, pid
+        self._process = None if (entry := process(pid)) is None else str(entry)
         self._every_s = every_s
         self._process_fd = _watch(pid)
         self._signal_reader, self._signal_writer = os.pipe()
@@ -58,15 +59,18 @@ class Sidecar:
     def run(self, status: str, *, task: str | None, progress: float | None) -> None:
         """Beat until the end, then once more with `stopped`; blocks."""
         obey(lambda *_: os.write(self._signal_writer, b"!"), signal.SIGINT, signal.SIGTERM)
-        self._bus.heartbeats.beat(self._agent, status, task=task, progress=progress, pid=self._pid)
+        self._beat(status, task=task, progress=progress)
         while not self._has_ended(self._every_s):
             try:
-                self._bus.heartbeats.beat(
-                    self._agent, status, task=task, progress=progress, pid=self._pid
-                )
+                self._beat(status, task=task, progress=progress)
             except AckbusError as error:
                 output.note(f"a beat was not written: {error}")  # the next one may be
-        self._bus.heartbeats.beat(self._agent, _STOPPED, pid=self._pid)
+        self._beat(_STOPPED)
+
+    def _beat(self, status: str, *, task: str | None = None, progress: float | None = None) -> None:
+        self._bus.heartbeats.beat(
+            self._agent, status, task=task, progress=progress, pid=self._pid, process=self._process
+        )
 
     def _has_ended(self, within_s: float) -> bool:
         """Wait for the end, or for the time of the next beat."""
