@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..schema.arguments import with_checked_arguments
-from ..schema.errors import InvalidInput, UnknownRecipient, stands_for_several
-from ..schema.message.names import check_agent, check_recipient
+from ..schema.errors import InvalidInput, UnknownRecipient, names_no_agent
+from ..schema.message.names import check_agent, check_recipient, near_names
 from ..schema.message.times import format_ts
 from ..schema.process_table import is_gone
 from ..schema.queries import Table
@@ -239,9 +239,6 @@ def _have_ended(text: bytes | None, ts_ms: int) -> bool:
 
 # The agents that the bus knows, so that a mistyped recipient is noticed.
 
-#: How many similar names a warning offers.
-_NEAREST = 3
-
 
 class KnownAgents:
     """The agents that the bus has seen act: they acknowledged, beat their heart, or sent."""
@@ -286,23 +283,23 @@ class KnownAgents:
         Raises:
             InvalidInput: it is no name.
             UnknownRecipient: the bus has never seen it, and `strict`, or it means several, such as
-                "all" and "ann,bob": no agent would read that inbox.
+                "all" and "ann,bob", or has spaces: no agent would read that inbox.
         """
         check_recipient(agent)
-        is_refused = strict or stands_for_several(agent)
+        is_refused = strict or names_no_agent(agent)
         stranger = self.stranger(agent, repeat=repeat or is_refused)
         if stranger is not None and is_refused:
             raise stranger
         return stranger
 
     def refuse_several(self, *names: str | None) -> None:
-        """Refuse names that mean several; others cost nothing.
+        """Refuse names that mean several, or have spaces; others cost nothing.
 
         Raises:
-            UnknownRecipient: a name means several, and no agent has acted under it.
+            UnknownRecipient: a name is so, and no agent has acted under it.
         """
         for name in names:
-            if name is not None and stands_for_several(name):
+            if name is not None and names_no_agent(name):
                 self.check_recipient(name)
 
     def stranger(self, agent: str, *, repeat: bool) -> UnknownRecipient | None:
@@ -314,10 +311,19 @@ class KnownAgents:
         """
         if (agent in self._warned and not repeat) or self.knows(agent):
             return None
-        import difflib  # slow to load, and only mistakes need it
-
         self._warned.add(agent)
-        return UnknownRecipient(agent, difflib.get_close_matches(agent, self.names(), _NEAREST))
+        return UnknownRecipient(agent, near_names(agent, self.names()))
+
+    def unseen(self, agent: str) -> UnknownRecipient | None:
+        """Return what `stranger` returns, for those that only look: nothing is stored, or counted.
+
+        Messages that were not counted yet are looked through, which takes longer.
+        """
+        if agent in self._known or self._is_recorded(agent):
+            return None
+        if self._log.has_sent(agent, after_seq=self._catalog.position()):
+            return None
+        return UnknownRecipient(agent, near_names(agent, self.recorded()))
 
     def _is_recorded(self, agent: str) -> bool:
         return bool(self._engine.value(SQL["agent_is_known"], (agent,)))

@@ -32,6 +32,9 @@ SELECT {columns} FROM messages WHERE seq = ?;
 -- The newest message never leaves the table.
 SELECT max(seq) FROM messages;
 
+-- name: has_sent
+SELECT EXISTS (SELECT 1 FROM messages WHERE seq > ? AND from_agent = ?);
+
 -- name: is_work
 SELECT work = 1 FROM messages WHERE seq = ?;
 

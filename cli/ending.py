@@ -27,8 +27,7 @@ def guarded(call: Callable[[], int]) -> int:
         try:
             code = call()
             output.print_note_at_end()
-            if code == output.NOTHING:
-                output.note_empty(sys.argv[1:])
+            output.note_empty(sys.argv[1:], code)
             return code
         finally:
             output.flush()

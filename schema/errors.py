@@ -166,12 +166,17 @@ def stands_for_several(recipient: str) -> bool:
     return _is_list(recipient) or recipient.casefold() in EVERYONE
 
 
+def names_no_agent(recipient: str) -> bool:
+    """Whether a name would be no agent's, unless one has acted under it: several, or a phrase."""
+    return " " in recipient or stands_for_several(recipient)
+
+
 def _is_list(recipient: str) -> bool:
     return "," in recipient or recipient.startswith("[")
 
 
 class UnknownRecipient(Refused):
-    """An agent was named that the bus has never seen: strictly, or by a name that means several.
+    """An agent was named that the bus has never seen: strictly, or by a name that is no agent's.
 
     Attributes:
         agent: the name that was given.
@@ -185,6 +190,12 @@ class UnknownRecipient(Refused):
             several, everyone = "name several one by one", "to reach everyone, name no recipient"
             hint = several if _is_list(agent) else everyone
             hint = f"; {hint}"
+        elif " " in agent:
+            valid = "-".join(agent.split())
+            hint = (
+                "; the name of a new agent has no spaces: letters, digits and any of . _ @ / + -;"
+                f" did you mean {', '.join(dict.fromkeys((*nearest, valid)))}?"
+            )
         super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
 
 

@@ -120,11 +120,12 @@ def timeline(
 
 def _conversation(bus: LocalBus, key: str) -> str:
     """Return the conversation that a message is in, or that an id names."""
-    from ...bus.log.log import find_message
+    from ...bus.log.log import find_message, near_ids
 
     message = find_message(bus, key) or next(bus.read(conversation=key), None)
     if message is None:
-        raise NotFound(f"no message or conversation {key!a} in the log; see 'bus read'")
+        hint = near_ids(bus, key)
+        raise NotFound(f"no message or conversation {key!a} in the log{hint}; see 'bus read'")
     return message.conversation
 
 

@@ -188,6 +188,8 @@ def inbox(
             f"cursor {cursor}, {shown} unread, {failed} parked{wants}",
         )
         waiting = box.poll(_SHOWN)  # prints a note if mail was archived unread
+        if not box.has_cursor:
+            actions.note_unseen(bus, agent, waiting)
         if not output.is_json():
             print_page(waiting, bus, agent)
     return 0
@@ -204,6 +206,8 @@ def list_parked(
     """
     with place.open() as bus:
         deliveries = Deliveries.of(bus).parked(agent)
+        if agent is not None and not deliveries:
+            actions.note_unseen(bus, agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
     return output.results([item.record() for item in deliveries], headings=headings)
 
@@ -282,6 +286,9 @@ def listen(
         )
         if start != BEGINNING and agent in Cursors.of(bus).positions():
             output.note(f"{agent} goes on after message {box.position}: it is no new agent")
+        stranger = bus.agents.unseen(agent)
+        if stranger is not None and stranger.nearest:
+            actions.note_new(stranger)
         box.join(start=seq_or_word(start))
         CommandListener(box, command, drain=drain, in_session=not no_session).run()
     return 0

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...schema.message.names import MAX_SEQ
+from ...schema.message.names import MAX_SEQ, did_you_mean
 from ...schema.message.times import parse_since
 from ..definition import optional
 from ..show import output
@@ -161,16 +161,15 @@ def _unknown_agent(bus: LocalBus, name: str) -> str:
 
 def _unknown_type(bus: LocalBus, type: str) -> str:
     """Return a note about a type that no message has, with similar types; "" for any other."""
-    import difflib
-
     from ...bus.log.catalog import Catalog
 
-    type_counts = Catalog.of(bus).counts("type")
+    catalog = Catalog.of(bus)
+    catalog.try_to_catch_up(bus.log.newest_seq())
+    type_counts = catalog.counts("type")
     pattern: TypePattern | AnyPattern | None
     from ...schema.message.patterns import pattern_of
 
     pattern = pattern_of(type)
     if pattern is None or any(map(pattern.matches, type_counts)):
         return ""
-    near = difflib.get_close_matches(type, type_counts)
-    return f"no message has the type {type!a}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"no message has the type {type!a}{did_you_mean(type, type_counts)}"

@@ -18,7 +18,7 @@ from .text import within_line as within_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from ...blobs.store import BlobStore
@@ -362,12 +362,21 @@ def print_note_at_end() -> None:
         note(_at_end.pop(0))
 
 
-def note_empty(arguments: Sequence[str]) -> None:
-    """Tell a person on a terminal which command found nothing, if it has said nothing itself."""
-    if _has_spoken or _as_json or not is_terminal():
+def note_empty(arguments: Sequence[str], code: int) -> None:
+    """Tell a person on a terminal what there is none of, if the command has said nothing itself."""
+    if _has_spoken or _as_json or code not in (0, NOTHING) or not is_terminal():
         return
-    words = itertools.takewhile(lambda word: not word.startswith("-"), arguments)
-    remark(f"nothing found by '{' '.join(('bus', *words))}'")
+    from .empty import words_for  # a pipe needs none of these words
+
+    words = words_for(arguments)
+    if words is None and code == NOTHING:
+        words = f"nothing found by '{' '.join(('bus', *_words_before_options(arguments)))}'"
+    if words is not None:
+        remark(hints.completed(words))
+
+
+def _words_before_options(arguments: Sequence[str]) -> Iterator[str]:
+    return itertools.takewhile(lambda word: not word.startswith("-"), arguments)
 
 
 def json_note(record: Mapping[str, object]) -> None:

@@ -8,6 +8,10 @@ from functools import lru_cache
 
 from ..errors import InvalidInput, shown
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # The limits of the message form. docs/protocol.md lists them; a test compares the two.
 
 #: Payloads whose JSON is longer than this many bytes are stored as blobs.
@@ -124,6 +128,39 @@ def is_plain(name: str) -> bool:
     return 1 <= len(name) <= PLAIN_CHARS and _PLAIN.issuperset(name)
 
 
+#: How many known names a mistyped one is compared with, and how many similar ones are offered.
+_COMPARED, _NEAREST = 20_000, 3
+
+
+def near_names(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
+    """Return the known names that a mistyped name may stand for, the most similar first.
+
+    Args:
+        name: the name that names nothing; of any length.
+        known: the names that there are; anybody may have chosen them.
+        cutoff: how similar they are at least, from 0 to 1.
+    """
+    from difflib import get_close_matches  # slow to load, and only mistakes need it
+    from itertools import islice
+
+    short = name[:MAX_TYPE_CHARS]
+    # One with spaces could be a sentence, which an agent would read as words to itself.
+    words = (other for other in islice(known, _COMPARED) if len(other) <= MAX_AGENT_CHARS)
+    alike = {word.casefold(): word for word in words if word.isprintable() and " " not in word}
+    close = get_close_matches(short.casefold(), alike, _NEAREST, cutoff)
+    return [alike[other] for other in close]
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return `; did you mean a, b?` for a mistyped name, or "" where none is similar."""
+    return mean_any(near_names(name, known, cutoff=cutoff))
+
+
+def mean_any(near: list[str]) -> str:
+    """Return `; did you mean a, b?` for the names that `near_names` returned; "" for none."""
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
 # A publisher uses the same few names again and again, so what was found right is remembered.
 
 
@@ -158,7 +195,9 @@ def _check(name: object, what: str, max_chars: int) -> str:
         raise InvalidInput(f"{what} is {len(name)} characters long; the limit is {max_chars}")
     # isprintable() is False for control characters, escapes and lone surrogates alike.
     if not name.isprintable() or name != name.strip():
-        raise InvalidInput(f"{what} {shown(name)} has control characters or spaces at an end")
+        plain = "".join(filter(str.isprintable, name)).strip(" -")[:max_chars]
+        hint = f"; did you mean {plain!r}?" if plain else ""
+        raise InvalidInput(f"{what} {shown(name)} has control characters or spaces at an end{hint}")
     if name.startswith("-"):
         raise InvalidInput(
             f"{what} {shown(name)} must not begin with '-'; was it meant as an option?"

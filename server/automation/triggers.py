@@ -22,6 +22,7 @@ from ...automation.routes.tree import RunTree, wait
 from ...automation.runs import PipelineRun, begin_run, result_of
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, NotFound
+from ...schema.message.names import did_you_mean
 from ..access.access import TheClient
 from ..access.tokens import Scope, TooManyRequests
 from ..api.common import TheBus, json_of
@@ -143,7 +144,12 @@ def trigger(
     running = config.plugins.get(plugin)
     declared = None if running is None else running.manifest.commands.get(command)
     if declared is None:
-        raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}")
+        hint = (
+            did_you_mean(plugin, config.plugins)
+            if running is None
+            else did_you_mean(command, running.manifest.commands)
+        )
+        raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}{hint}")
     if declared.type != "read":
         who.require(Scope.PLUGIN_RW)
     payload = (body.payload if body else None) or {}

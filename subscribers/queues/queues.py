@@ -10,7 +10,7 @@ from ...bus.doorbell import ring
 from ...bus.errors import SegmentMissing
 from ...schema.errors import BusUnusable, InvalidInput, shown
 from ...schema.message.message import Message
-from ...schema.message.names import check_agent, check_queue_name
+from ...schema.message.names import check_agent, check_queue_name, did_you_mean
 from ...schema.message.patterns import TypePattern, check_pattern, is_acted_queue
 from ...schema.message.times import MAX_TS_MS
 from ...schema.queries import engine_of
@@ -273,16 +273,9 @@ class Queues:
         """
         row = self._engine.row(SQL["queue"], (name,))
         if row is None:
-            hint = self._hint(name)
+            hint = did_you_mean(name, (info.name for info in self.list()))
             raise QueueNotFound(f"there is no queue {name!r}{hint}; see 'bus queue list'")
         return _info(row)
-
-    def _hint(self, name: str) -> str:
-        """Return the names that a misspelt name may stand for, as a part of an error."""
-        import difflib
-
-        near = difflib.get_close_matches(name, [info.name for info in self.list()])
-        return f"; did you mean {', '.join(near)}?" if near else ""
 
     def list(self) -> list[QueueInfo]:
         """Return all queues, by name."""
