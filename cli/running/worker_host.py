@@ -9,8 +9,10 @@ import signal
 
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
+from ...schema.message.times import age, format_ts
 from ...schema.process_table import is_running, process
 from ...schema.stop_limit import lift_limit, obey
+from ...subscribers.jobs.jobs import Jobs
 from ..logs import show_logs
 from ..show import output
 
@@ -18,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
+    from ...subscribers.queues.queue import Queue
     from ...workers.json_contract import JsonCommand
     from ...workers.raw_contract import RawCommand
     from ...workers.worker import Worker
@@ -115,6 +118,8 @@ class WorkerHost:
         show_logs()
         obey(self._stop, *_SIGNALS, keeps_ignored=True)
         self._worker.run_work(work, once=once, drain=drain)
+        if drain and not self._is_stopping:
+            note_left(self._worker.queue)
         return 0 if self._ended_by is None else 128 + self._ended_by
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -129,6 +134,25 @@ class WorkerHost:
             output.remark(
                 "ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now"
             )
+
+
+def note_left(queue: Queue) -> None:
+    """Note what a worker that drains its queue leaves there, and when the next of it is due."""
+    stats = queue.stats(window_s=1)
+    parts = []
+    if stats.delayed:
+        due_ms = Jobs.of(queue.bus).at_hand_of([queue.info.id])[0].next_due_ms
+        left_s = max(0.0, (due_ms - stats.at_ms) / 1000) if due_ms is not None else 0.0
+        when = "" if due_ms is None else f", the next at {format_ts(due_ms)}, in {age(left_s)}"
+        jobs = output.counted(stats.delayed, "job")
+        parts.append(f"{jobs} will be due for another attempt, or for the first{when}")
+    if stats.running:
+        parts.append(f"{output.counted(stats.running, 'job')} at other workers")
+    if stats.held:
+        parts.append(f"{output.counted(stats.held, 'job')} behind others with the same dedupe key")
+    if parts:
+        hint = f"see 'bus job list --queue {queue.name}'"
+        output.note(f"queue {queue.name!r} is not empty: {'; '.join(parts)}; {hint}")
 
 
 def check_command(name: str) -> None:

@@ -121,7 +121,7 @@ def test_polling_under_a_name_never_seen_says_so_and_stores_nothing(
         assert ended.err == "bus: the bus has never seen an agent 'carol'\n"
     assert run_bus("poll", "bob").err == ""  # it has sent, and was not counted yet
     assert bus.agents.recorded() == before
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="carol"):
         bus.publish("task", from_agent="bob", to_agent="carol")
     assert run_bus("poll", "carol").err == ""
     ended = run_bus("ack", "carol", "2")
