@@ -13,7 +13,7 @@ _JOBS = "'bus queue list' shows the queues, whose messages are jobs"
 _CONFIGURED = "it is written in the configuration; 'bus config show' prints that"
 _SERVICE_RAN = "'bus plugin run' and 'bus schedule run' make jobs"
 
-#: What each command lists, and what makes or shows more of it.
+#: The lists that commands print, and the commands that make or show more of each.
 LISTS: dict[str, tuple[str, str]] = {
     "poll": ("unread mail", "'bus poll --wait 60s' waits for some, 'bus tail' shows old messages"),
     "parked list": ("parked message", "'bus inbox' shows what else waits"),

@@ -49,6 +49,11 @@ _at_end: list[str] = []
 
 _has_spoken = False
 
+#: The beginning of notes of which one is enough, and those that were printed, up to a number.
+_WARNING, _MAX_WARNED = "warning: ", 1000
+
+_warned: set[str] = set()
+
 
 def set_verbose(on: bool) -> None:
     """Print more on stderr from now on."""
@@ -347,7 +352,12 @@ def _message_printer() -> Callable[[Parts], None]:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr for people; never data."""
+    """Print a line on stderr for people; never data. The same warning is printed once."""
+    if text.startswith(_WARNING):
+        if text in _warned:
+            return
+        if len(_warned) < _MAX_WARNED:
+            _warned.add(text)
     _complain(f"bus: {visible(hints.completed(text))}")
 
 
@@ -461,7 +471,7 @@ def show_warnings() -> None:
     """Print the library's warnings as lines of ours."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        note(f"warning: {message}")
+        note(f"{_WARNING}{message}")
 
     warnings.showwarning = show
     warnings.simplefilter("always", UserWarning)

@@ -128,32 +128,40 @@ def is_plain(name: str) -> bool:
     return 1 <= len(name) <= PLAIN_CHARS and _PLAIN.issuperset(name)
 
 
-#: How many known names a mistyped one is compared with, and how many similar ones are offered.
-_COMPARED, _NEAREST = 20_000, 3
+#: How many pairs of characters are compared for one mistyped name: those of 27,000 short names, or
+#: of a hundred that somebody made as long and as similar as can be, which takes half a second.
+_COMPARED = 2_000_000
+
+#: How many similar names are offered.
+_NEAREST = 3
 
 
-def near_names(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
+def near_names(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
     """Return the known names that a mistyped name may stand for, the most similar first.
 
     Args:
         name: the name that names nothing; of any length.
-        known: the names that there are; anybody may have chosen them.
+        names: the names that there are; anybody may have chosen them.
         cutoff: how similar they are at least, from 0 to 1.
     """
     from difflib import get_close_matches  # slow to load, and only mistakes need it
-    from itertools import islice
 
-    short = name[:MAX_TYPE_CHARS]
-    # One with spaces could be a sentence, which an agent would read as words to itself.
-    words = (other for other in islice(known, _COMPARED) if len(other) <= MAX_AGENT_CHARS)
-    alike = {word.casefold(): word for word in words if word.isprintable() and " " not in word}
+    short = name[:MAX_AGENT_CHARS]
+    alike, budget = {}, _COMPARED
+    for word in names:
+        # One with spaces could be a sentence, which an agent would read as words to itself.
+        if len(word) <= MAX_AGENT_CHARS and word.isprintable() and " " not in word:
+            alike[word.casefold()] = word
+        budget -= 1 + len(short) * min(len(word), MAX_AGENT_CHARS)
+        if budget < 0:
+            break
     close = get_close_matches(short.casefold(), alike, _NEAREST, cutoff)
     return [alike[other] for other in close]
 
 
-def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return `; did you mean a, b?` for a mistyped name, or "" where none is similar."""
-    return mean_any(near_names(name, known, cutoff=cutoff))
+    return mean_any(near_names(name, names, cutoff=cutoff))
 
 
 def mean_any(near: list[str]) -> str:

@@ -149,3 +149,14 @@ def test_request_goes_to_one(run_bus: RunBus, bus: Bus) -> None:
     bus.publish("done", "yes", from_agent="bob", in_reply_to=ids[1])
     assert "pending" in run_bus("check", ids[0]).out
     assert run_bus("check", "2").out.endswith(" type=done\nyes\n")
+
+
+def test_the_same_warning_is_printed_once(run_bus: RunBus, bus: Bus) -> None:
+    """However many lines name the same recipient, in one command; another has its own."""
+    lines = [{"type": "t", "from": "lead", "to": name} for name in ("alcie", "alcie", "bbo")]
+    text = "\n".join(map(json.dumps, lines)).encode()
+    err = run_bus("publish", "--jsonl", stdin=text).err
+    assert sorted(line.count("alcie") for line in err.splitlines()) == [0, 1]
+    for words in (("a", "b"), ("c",)):
+        to = [word for name in words for word in ("--to", name)]
+        assert run_bus(*PUBLISH, *to).err.count("warning") == len(words)

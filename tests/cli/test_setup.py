@@ -347,8 +347,8 @@ def test_probe_does_not_wait_for_what_a_server_leaves_behind(
     os.mkfifo(until)
     server.write_text(f"#!/bin/sh\ncat < {shlex.quote(str(until))} &\nwait\n")
     server.chmod(0o700)
+    call = ([str(server)], str(tmp_path), "bus_send", dict[str, object]())
     with pytest.raises(checking.ProbeFailed, match="no answer to initialize"):
-        call = ([str(server)], str(tmp_path), "bus_send", {})
         checking.call_tool(*call, directory=str(tmp_path))
     os.close(os.open(until, os.O_WRONLY))  # the child was there until now, or this would wait
 
