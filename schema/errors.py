@@ -185,18 +185,19 @@ class UnknownRecipient(Refused):
 
     def __init__(self, agent: str, nearest: list[str]) -> None:
         self.agent, self.nearest = agent, nearest
-        hint = f"; did you mean {', '.join(nearest)}?" if nearest else ""
+        name, near = repr(agent), list(nearest)
+        rule = ""
         if stands_for_several(agent):
             several, everyone = "name several one by one", "to reach everyone, name no recipient"
-            hint = several if _is_list(agent) else everyone
-            hint = f"; {hint}"
+            rule, near = f"; {several if _is_list(agent) else everyone}", []
         elif " " in agent:
-            valid = "-".join(agent.split())
-            hint = (
-                "; the name of a new agent has no spaces: letters, digits and any of . _ @ / + -;"
-                f" did you mean {', '.join(dict.fromkeys((*nearest, valid)))}?"
-            )
-        super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
+            rule = "; the name of a new agent has no spaces: letters, digits, any of . _ @ / + -"
+            if all(char.isalnum() or char in " ._@/+-" for char in agent):
+                near.append("-".join(agent.split()))
+            else:  # a model may have copied it: it is not repeated to it as words of the bus
+                name = "of this name"
+        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+        super().__init__(f"the bus has never seen an agent {name}{rule}{hint}")
 
 
 class UnknownRecipientWarning(UserWarning):

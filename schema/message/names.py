@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ..errors import InvalidInput, shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # The limits of the message form. docs/protocol.md lists them; a test compares the two.
 
