@@ -195,7 +195,7 @@ class UnknownRecipient(Refused):
             if all(char.isalnum() or char in " ._@/+-" for char in agent):
                 near.append("-".join(agent.split()))
             else:  # a model may have copied it: it is not repeated to it as words of the bus
-                name = "of this name"
+                name, near = "of this name", []
         hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
         super().__init__(f"the bus has never seen an agent {name}{rule}{hint}")
 

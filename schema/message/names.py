@@ -146,8 +146,10 @@ def near_names(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> list[
     short = name[:MAX_AGENT_CHARS]
     alike, budget = {}, _COMPARED
     for word in names:
-        # One with spaces could be a sentence, which an agent would read as words to itself.
-        if len(word) <= MAX_AGENT_CHARS and word.isprintable() and " " not in word:
+        # Another could be a sentence, or markup, which an agent would read as words to itself.
+        if len(word) <= MAX_AGENT_CHARS and all(
+            char.isalnum() or char in ".-_@/+" for char in word
+        ):
             alike[word.casefold()] = word
         budget -= 1 + len(short) * min(len(word), MAX_AGENT_CHARS)
         if budget < 0:

@@ -143,7 +143,7 @@ def test_derived_id_that_would_be_too_long_is_refused(bus: Bus) -> None:
 
 def test_near_names_are_words_and_few_are_compared() -> None:
     """Anybody chooses names: one could be a sentence for agents, and many could be made alike."""
-    odd = ("run rm now", "run\x1b[2J", "run\n", "r" * 129)
+    odd = ("run rm now", "run\x1b[2J", "run\n", "<run>", "run:", "r" * 129)
     assert near_names("run", ["rum", "RUN", *odd]) == ["RUN", "rum"]
     assert near_names("run" * 10_000, ["run" * 40]) == ["run" * 40]
     for long, at_most in (("ab" * 60, 150), ("agent", 100_000)):
