@@ -175,6 +175,10 @@ def _is_list(recipient: str) -> bool:
     return "," in recipient or recipient.startswith("[")
 
 
+#: The longest name of which a valid form is suggested, in characters: a sentence is longer.
+_SUGGESTED_CHARS = 64
+
+
 class UnknownRecipient(Refused):
     """An agent was named that the bus has never seen: strictly, or by a name that is no agent's.
 
@@ -192,8 +196,9 @@ class UnknownRecipient(Refused):
             rule, near = f"; {several if _is_list(agent) else everyone}", []
         elif " " in agent:
             rule = "; the name of a new agent has no spaces: letters, digits, any of . _ @ / + -"
-            if all(char.isalnum() or char in " ._@/+-" for char in agent):
-                near.append("-".join(agent.split()))
+            is_word = len(agent) <= _SUGGESTED_CHARS and agent.isascii()
+            if is_word and all(char.isalnum() or char in " ._@+-" for char in agent):
+                near = [repr(word) for word in (*near, "-".join(agent.split()))]
             else:  # a model may have copied it: it is not repeated to it as words of the bus
                 name, near = "of this name", []
         hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""

@@ -129,6 +129,9 @@ def is_plain(name: str) -> bool:
 #: of a hundred that somebody made as long and as similar as can be, which takes half a second.
 _COMPARED = 2_000_000
 
+#: The beginning of the name of a blob, which is the one longer name that is offered.
+_BLOB = "sha256-"
+
 #: How many similar names are offered.
 _NEAREST = 3
 
@@ -147,9 +150,7 @@ def near_names(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> list[
     alike, budget = {}, _COMPARED
     for word in names:
         # Another could be a sentence, or markup, which an agent would read as words to itself.
-        if len(word) <= MAX_AGENT_CHARS and all(
-            char.isalnum() or char in ".-_@/+" for char in word
-        ):
+        if is_plain(word.removeprefix(_BLOB)):
             alike[word.casefold()] = word
         budget -= 1 + len(short) * min(len(word), MAX_AGENT_CHARS)
         if budget < 0:
