@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from ..schema.arguments import with_checked_arguments
 from ..schema.directory.folder import inner_folder
 from ..schema.errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown
+from ..schema.message.names import did_you_mean
 from ..schema.system_errors import disk_full
 
 TYPE_CHECKING = False
@@ -199,6 +200,18 @@ class BlobStore:
     def __iter__(self) -> Iterator[str]:
         """Yield the names of all blobs, in no order."""
         return (name for name in self._folder.names() if _REF.fullmatch(name))
+
+    def require(self, ref: str) -> int:
+        """Return the size of a blob that somebody named; the error of one not here has near names.
+
+        Raises:
+            InvalidInput: `ref` is not a blob's name.
+            BlobMissing: there is no such blob.
+        """
+        try:
+            return self.size(ref)
+        except BlobMissing as error:
+            raise BlobMissing(f"{error}{did_you_mean(ref, self, cutoff=0.8)}") from error
 
     def size(self, ref: str) -> int:
         """Return a blob's size in bytes.

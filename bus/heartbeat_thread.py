@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import nullcontext
 from queue import Empty, SimpleQueue
@@ -9,6 +10,7 @@ from queue import Empty, SimpleQueue
 from ..schema.arguments import with_checked_arguments
 from ..schema.errors import AckbusError, InvalidInput
 from ..schema.message.names import check_agent
+from ..schema.process_table import process
 from ..schema.processes import start_thread
 from ..schema.queries import engine_of
 from .heartbeats import BEAT_INTERVAL_S, STOPPED, WARN_AFTER_S, Heartbeats, check_status
@@ -106,10 +108,11 @@ class Hearts:
 
     def _write(self, beats: dict[str, BeatContent]) -> None:
         heartbeats = Heartbeats(self._engine)
+        own = None if (here := process(os.getpid())) is None else str(here)
         try:
             with self._engine.write() if len(beats) > 1 else nullcontext():
                 for agent, (status, task, progress) in beats.items():
-                    heartbeats.beat(agent, status, task=task, progress=progress)
+                    heartbeats.beat(agent, status, task=task, progress=progress, process=own)
         except AckbusError as error:
             import logging
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..schema.arguments import with_checked_arguments
-from ..schema.errors import InvalidInput, UnknownRecipient, stands_for_several
-from ..schema.message.names import check_agent, check_recipient
+from ..schema.errors import InvalidInput, UnknownRecipient, names_no_agent
+from ..schema.message.names import check_agent, check_recipient, near_names
 from ..schema.message.times import format_ts
+from ..schema.process_table import is_gone
 from ..schema.queries import Table
 from .statements import SQL
 
@@ -31,6 +32,12 @@ WARN_AFTER_S, STALE_AFTER_S, DEAD_AFTER_S = 30, 100, 300
 #: The statuses of an agent that stopped in good order: it is not expected to beat.
 STOPPED, OFFLINE = "stopped", "offline"
 
+#: The entry of `meta` that names the processes whose hearts beat for an agent.
+_HEARTS = "hearts of "
+
+#: At most so many processes are named there: with more, the agent's life goes by time alone.
+_MAX_PROCESSES = 64
+
 _MAX_STATUS_CHARS = 64
 _MAX_TASK_CHARS = 512
 
@@ -39,7 +46,7 @@ _ALIASES = {"busy": "working"}
 
 
 class Liveness(StrEnum):
-    """The liveness of an agent, by its last beat."""
+    """The liveness of an agent, by its last beat and the processes whose hearts beat for it."""
 
     ALIVE = "alive"
     WARN = "warn"
@@ -60,7 +67,8 @@ class Heartbeat:
         progress: the progress of its task, by its own measure (usually 0 to 1), or None.
         pid: the process that beat, or None.
         age_s: seconds since the beat when it was read; never negative.
-        liveness: the meaning of that age.
+        liveness: the meaning of that age; `dead` as soon as the processes whose hearts beat for
+            it have ended, if they ran on this machine.
     """
 
     agent: str
@@ -99,6 +107,7 @@ class Heartbeats(Table):
         progress: float | None = None,
         pid: int | None = None,
         is_here: bool = True,
+        process: str | None = None,
     ) -> None:
         """Write a beat of an agent in the place of its last beat. Safe to repeat.
 
@@ -106,6 +115,8 @@ class Heartbeats(Table):
             agent, status, task, progress: as for `Heartbeat`.
             pid: its process; None: this process.
             is_here: whether it is a process of this machine; else none is noted unless it is given.
+            process: for a heart, which beats as long as its process runs: `str` of the `Process`.
+                With its end the agent is dead, and not only when the beat is old.
 
         Raises:
             InvalidInput: a field breaks a rule.
@@ -113,7 +124,28 @@ class Heartbeats(Table):
         status = check_status(agent, status, task, progress)
         pid = pid or (os.getpid() if is_here else None)
         row = (agent, self._engine.now_ms(), status, task, progress, pid)
-        self._engine.change(SQL["beat"], row)
+        if process is None:
+            self._engine.change(SQL["beat"], row)
+            return
+        with self._engine.write():
+            self._engine.change(SQL["beat"], row)
+            self._note_process(agent, row[1], process, has_ended=status in (STOPPED, OFFLINE))
+
+    def _note_process(self, agent: str, now_ms: int, process: str, *, has_ended: bool) -> None:
+        """Note the process of a beat beside those that beat lately, in the caller's transaction."""
+        hearts = self._engine.value(SQL["hearts"], (_HEARTS + agent,))
+        recent = {
+            other: ts_ms
+            for ts_ms, other in _hearts(hearts)
+            if other != process and 0 <= now_ms - ts_ms < WARN_AFTER_S * 1000
+        }
+        lines = [f"{now_ms} {process}"] * (not has_ended)
+        lines += [f"{ts_ms} {other}" for other, ts_ms in recent.items()]
+        if lines:
+            text = "\n".join(lines[: _MAX_PROCESSES + 1])
+            self._engine.change(SQL["note_hearts"], (_HEARTS + agent, text))
+        else:
+            self._engine.change(SQL["forget_hearts"], (_HEARTS + agent,))
 
     def mark(self, agent: str, status: str) -> None:
         """Change the status of an agent's last beat, and its task: what others found out of it.
@@ -127,7 +159,9 @@ class Heartbeats(Table):
 
     def forget(self, agent: str) -> bool:
         """Delete an agent's last beat, and return whether there was a beat."""
-        return bool(self._engine.change(SQL["forget_heartbeat"], (agent,)))
+        with self._engine.write():
+            self._engine.change(SQL["forget_hearts"], (_HEARTS + agent,))
+            return bool(self._engine.change(SQL["forget_heartbeat"], (agent,)))
 
     def get(self, agent: str) -> Heartbeat | None:
         """Return an agent's last beat, or None if it never beat."""
@@ -144,13 +178,16 @@ class Heartbeats(Table):
         return [beat for beat in beats if beat.age_s >= older_than_s]
 
     def _heartbeat(
-        self, row: tuple[str, int, str, str | None, float | None, int | None]
+        self, row: tuple[str, int, str, str | None, float | None, int | None, bytes | None]
     ) -> Heartbeat:
-        _, ts_ms, status, *_ = row
+        _, ts_ms, status, _, _, _, hearts = row
         age_s = (self._engine.now_ms() - ts_ms) / 1000
         if age_s < 0:  # a beat comes every 10 s: one that far ahead is of a wrong clock
             age_s = -age_s if -age_s >= WARN_AFTER_S else 0.0
-        return Heartbeat(*row, age_s, _liveness(status, age_s))
+        liveness = _liveness(status, age_s)
+        if liveness is not Liveness.STOPPED and _have_ended(hearts, ts_ms):
+            liveness = Liveness.DEAD
+        return Heartbeat(*row[:6], age_s, liveness)
 
 
 def check_status(agent: str, status: str, task: str | None, progress: float | None) -> str:
@@ -179,10 +216,28 @@ def _liveness(status: str, age_s: float) -> Liveness:
     return Liveness.WARN if age_s >= WARN_AFTER_S else Liveness.ALIVE
 
 
-# The agents that the bus knows, so that a mistyped recipient is noticed.
+def _hearts(text: bytes | None) -> list[tuple[int, str]]:
+    """Return the times of beats, and the processes, that an entry names; anybody may write one."""
+    pairs = (line.split(" ", 1) for line in (text or b"").decode("ascii", "replace").split("\n"))
+    return [
+        (int(words[0]), words[1])
+        for words in pairs
+        if len(words) == 2 and words[0].isdigit() and len(words[0]) < 16
+    ]
 
-#: How many similar names a warning offers.
-_NEAREST = 3
+
+def _have_ended(text: bytes | None, ts_ms: int) -> bool:
+    """Whether all processes that beat for an agent were seen to end.
+
+    An entry counts only for the very beat that it was written with: after a beat by other means,
+    as by plain SQL, what it says of the former one makes nobody dead.
+    """
+    hearts = _hearts(text)
+    is_of_beat = 0 < len(hearts) <= _MAX_PROCESSES and hearts[0][0] == ts_ms
+    return is_of_beat and all(is_gone(process) for _, process in hearts)
+
+
+# The agents that the bus knows, so that a mistyped recipient is noticed.
 
 
 class KnownAgents:
@@ -228,23 +283,23 @@ class KnownAgents:
         Raises:
             InvalidInput: it is no name.
             UnknownRecipient: the bus has never seen it, and `strict`, or it means several, such as
-                "all" and "ann,bob": no agent would read that inbox.
+                "all" and "ann,bob", or has spaces: no agent would read that inbox.
         """
         check_recipient(agent)
-        is_refused = strict or stands_for_several(agent)
+        is_refused = strict or names_no_agent(agent)
         stranger = self.stranger(agent, repeat=repeat or is_refused)
         if stranger is not None and is_refused:
             raise stranger
         return stranger
 
     def refuse_several(self, *names: str | None) -> None:
-        """Refuse names that mean several; others cost nothing.
+        """Refuse names that mean several, or have spaces; others cost nothing.
 
         Raises:
-            UnknownRecipient: a name means several, and no agent has acted under it.
+            UnknownRecipient: a name is so, and no agent has acted under it.
         """
         for name in names:
-            if name is not None and stands_for_several(name):
+            if name is not None and names_no_agent(name):
                 self.check_recipient(name)
 
     def stranger(self, agent: str, *, repeat: bool) -> UnknownRecipient | None:
@@ -256,10 +311,19 @@ class KnownAgents:
         """
         if (agent in self._warned and not repeat) or self.knows(agent):
             return None
-        import difflib  # slow to load, and only mistakes need it
-
         self._warned.add(agent)
-        return UnknownRecipient(agent, difflib.get_close_matches(agent, self.names(), _NEAREST))
+        return UnknownRecipient(agent, near_names(agent, self.names()))
+
+    def unseen(self, agent: str) -> UnknownRecipient | None:
+        """Return what `stranger` returns, for those that only look: nothing is stored, or counted.
+
+        Messages that were not counted yet are looked through, which takes longer.
+        """
+        if agent in self._known or self._is_recorded(agent):
+            return None
+        if self._log.has_sent(agent, after_seq=self._catalog.position()):
+            return None
+        return UnknownRecipient(agent, near_names(agent, self.recorded()))
 
     def _is_recorded(self, agent: str) -> bool:
         return bool(self._engine.value(SQL["agent_is_known"], (agent,)))

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 from ..schema.arguments import with_checked_arguments
 from ..schema.errors import BusBusy, InvalidInput, LeaseLost
-from ..schema.message.names import check_agent, check_lease_name
+from ..schema.message.names import check_agent, check_lease_name, did_you_mean
 from ..schema.message.times import format_ts
 from ..schema.queries import Table
 from .statements import SQL
@@ -180,7 +180,8 @@ class Leases(Table):
     def _lost(self, lease: Lease) -> LeaseLost:
         current = self.get(lease.name)
         if current is None:
-            state = "is free; acquire it again"
+            names = (lease.name for lease in self.list())
+            state = f"is free{did_you_mean(lease.name, names)}; acquire it again"
         elif current.until_ms <= self._engine.now_ms():
             state = "has expired; acquire it again"
         else:

@@ -32,6 +32,9 @@ SELECT {columns} FROM messages WHERE seq = ?;
 -- The newest message never leaves the table.
 SELECT max(seq) FROM messages;
 
+-- name: has_sent
+SELECT EXISTS (SELECT 1 FROM messages WHERE seq > ? AND from_agent = ?);
+
 -- name: is_work
 SELECT work = 1 FROM messages WHERE seq = ?;
 
@@ -307,7 +310,8 @@ ON CONFLICT DO UPDATE SET ts_ms = excluded.ts_ms, status = excluded.status,
   current_task = excluded.current_task, progress = excluded.progress, pid = excluded.pid;
 
 -- name: heartbeat
-SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats WHERE agent_id = ?;
+SELECT agent_id, ts_ms, status, current_task, progress, pid, substr(CAST(value AS BLOB), 1, 8192)
+  FROM heartbeats LEFT JOIN meta ON key = 'hearts of ' || agent_id WHERE agent_id = ?;
 
 -- name: mark
 UPDATE heartbeats SET status = ?, current_task = NULL, progress = NULL WHERE agent_id = ?;
@@ -316,7 +320,18 @@ UPDATE heartbeats SET status = ?, current_task = NULL, progress = NULL WHERE age
 DELETE FROM heartbeats WHERE agent_id = ? RETURNING agent_id;
 
 -- name: heartbeats
-SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats ORDER BY agent_id;
+-- With the processes whose hearts beat: bytes, since anybody may write there.
+SELECT agent_id, ts_ms, status, current_task, progress, pid, substr(CAST(value AS BLOB), 1, 8192)
+  FROM heartbeats LEFT JOIN meta ON key = 'hearts of ' || agent_id ORDER BY agent_id;
+
+-- name: hearts
+SELECT substr(CAST(value AS BLOB), 1, 8192) FROM meta WHERE key = ?;
+
+-- name: note_hearts
+INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value;
+
+-- name: forget_hearts
+DELETE FROM meta WHERE key = ?;
 
 -- waiting_limits ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..schema.errors import AckbusError, StatementRefused
-from .show.output import NOTHING, write_whole
+from .show.output import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def guarded(output: Output, call: Callable[[], int]) -> int:
         try:
             code = call()
             output.print_note_at_end()
-            if code == NOTHING:
-                output.note_empty()
+            output.note_empty(code)
             return code
         finally:
             output.flush()

@@ -166,12 +166,21 @@ def stands_for_several(recipient: str) -> bool:
     return _is_list(recipient) or recipient.casefold() in EVERYONE
 
 
+def names_no_agent(recipient: str) -> bool:
+    """Whether a name would be no agent's, unless one has acted under it: several, or a phrase."""
+    return " " in recipient or stands_for_several(recipient)
+
+
 def _is_list(recipient: str) -> bool:
     return "," in recipient or recipient.startswith("[")
 
 
+#: The longest name of which a valid form is suggested, in characters: a sentence is longer.
+_SUGGESTED_CHARS = 64
+
+
 class UnknownRecipient(Refused):
-    """An agent was named that the bus has never seen: strictly, or by a name that means several.
+    """An agent was named that the bus has never seen: strictly, or by a name that is no agent's.
 
     Attributes:
         agent: the name that was given.
@@ -180,12 +189,20 @@ class UnknownRecipient(Refused):
 
     def __init__(self, agent: str, nearest: list[str]) -> None:
         self.agent, self.nearest = agent, nearest
-        hint = f"; did you mean {', '.join(nearest)}?" if nearest else ""
+        name, near = repr(agent), list(nearest)
+        rule = ""
         if stands_for_several(agent):
             several, everyone = "name several one by one", "to reach everyone, name no recipient"
-            hint = several if _is_list(agent) else everyone
-            hint = f"; {hint}"
-        super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
+            rule, near = f"; {several if _is_list(agent) else everyone}", []
+        elif " " in agent:
+            rule = "; the name of a new agent has no spaces: letters, digits, any of . _ @ / + -"
+            is_word = len(agent) <= _SUGGESTED_CHARS and agent.isascii()
+            if is_word and all(char.isalnum() or char in " ._@+-" for char in agent):
+                near = [repr(word) for word in (*near, "-".join(agent.split()))]
+            else:  # a model may have copied it: it is not repeated to it as words of the bus
+                name, near = "of this name", []
+        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+        super().__init__(f"the bus has never seen an agent {name}{rule}{hint}")
 
 
 class UnknownRecipientWarning(UserWarning):

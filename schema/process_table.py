@@ -126,6 +126,17 @@ def runs(text: str) -> bool | None:
     return entry.started == began
 
 
+def is_gone(text: str) -> bool:
+    """Whether a process that a text names has ended, as can be seen from here.
+
+    Only of this start of this system, and of the process ids that are seen from here: of any other
+    nothing is known, and False returned.
+    """
+    host = system()
+    is_here = all(host.split(".")) and text.endswith(f" on {host}")
+    return is_here and runs(text) is False
+
+
 def foreign_process(pid: int, ancestor: str | None) -> Process | None:
     """Return a process, unless it is the one that `str` of a `Process` named, or below that one.
 

@@ -11,22 +11,24 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
 from ..bus.local_bus import LocalBus
 from ..schema.children import ReapedChild, run_child
+from ..schema.directory.discovery import find_bus
+from ..schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, expand_home, user_bus
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.names import new_id
 from ..schema.process_table import SESSION_VARIABLE
-from ..subscribers.inboxes.inbox import Inbox
+from ..schema.sqlite.creation import create
 from ..subscribers.inboxes.session_names import SessionNames
 from ..subscribers.overview.agents import outsider
 from .edits import JsonHook, JsonServer
 from .files import ConfigFile
 from .installation import Installation
-from .record import PluginFile, hook_command
+from .record import PluginFile, bus_of, hook_command
 from .text_edits import TomlServer
 
 # One call of an MCP server's tool without the SDK: JSON-RPC, a line each way.
@@ -47,17 +49,25 @@ _CHUNK_BYTES = 64 * 1024
 _END_WITHIN_S = 1.0
 
 
-def probe_environment() -> dict[str, str]:
-    """Return the environment of a probe, which has no session and takes no name from one."""
-    return {**os.environ, SESSION_VARIABLE: "off"}
+def probe_environment(directory: str) -> dict[str, str]:
+    """Return the environment of a probe: of no session, and with the bus that it is to use."""
+    return {**os.environ, SESSION_VARIABLE: "off", BUS_DIR_VARIABLE: directory}
 
 
 class ProbeFailed(Exception):
     """The server did not start, or did not answer as it must."""
 
 
-def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any]) -> Any:
+def call_tool(
+    words: list[str], folder: str, tool: str, arguments: dict[str, Any], *, directory: str
+) -> Any:
     """Start a server in a folder, call one of its tools, end it, and return the result.
+
+    Args:
+        words: the server's command.
+        folder: where it is started.
+        tool, arguments: the call.
+        directory: the directory of the bus that it is to use.
 
     Raises:
         ProbeFailed: the call failed.
@@ -70,7 +80,7 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=probe_environment(),
+                env=probe_environment(directory),
             )
         except OSError as error:
             why = os.strerror(error.errno or 0)
@@ -245,6 +255,46 @@ def _not_ours(part: str, command: str, installation: Installation) -> SetupFindi
     return SetupFinding(part, False, f"{says}; run '{installation.command}'")
 
 
+# A probe goes to a bus of its own, which is gone afterwards: nothing of it is in the real log, and
+# no agent is known by it. That the command would use the real bus is seen by its words.
+
+
+@contextmanager
+def _bus_of_probes() -> Iterator[LocalBus]:
+    with tempfile.TemporaryDirectory(prefix="ackbus-check-") as folder:
+        directory = os.path.join(os.path.realpath(folder), BUS_DIRECTORY)
+        create(directory)
+        with LocalBus.open(directory) as probed:
+            yield probed
+
+
+def _elsewhere(words: list[str], installation: Installation, bus: LocalBus) -> str | None:
+    """Return why a command of ours would not use this bus; None: it would."""
+    named = bus_of(words)
+    try:
+        if named == "--user":
+            directory = user_bus()
+        elif named is not None:
+            directory = os.path.join(installation.folder, expand_home(named))
+        else:
+            directory = find_bus(installation.folder)
+    except AckbusError as error:
+        return str(error)
+    if os.path.realpath(directory) == os.path.realpath(bus.layout.directory):
+        return None
+    return f"it would use the bus in {directory}, not the one in {bus.layout.directory}"
+
+
+def _without_bus(words: list[str]) -> list[str]:
+    """Return a command of ours without the options that name its bus."""
+    rest, skips = [], False
+    for word in words:
+        if not skips and word not in ("--dir", "--user") and not word.startswith("--dir="):
+            rest.append(word)
+        skips = word == "--dir" and not skips
+    return rest
+
+
 # MCP -----------------------------------------------------------------------------------------
 
 
@@ -253,22 +303,28 @@ def _server(words: list[str], installation: Installation, bus: LocalBus) -> Setu
         return SetupFinding("mcp", False, "no server is configured")
     if words[:2] != [installation.bus, "mcp"]:
         return _not_ours("mcp", words[0], installation)
+    if (other := _elsewhere(words, installation, bus)) is not None:
+        return SetupFinding("mcp", False, other)
+    with _bus_of_probes() as probed:
+        return _try_server(_without_bus(words), installation, probed)
+
+
+def _try_server(words: list[str], installation: Installation, probed: LocalBus) -> SetupFinding:
     probe = {"type": PROBE_TYPE, "payload": _BODY, "to": PROBE_AGENT, "id": new_id()}
+    directory = probed.layout.directory
     started = time.monotonic()
     try:
-        call_tool(words, installation.folder, "bus_send", probe)
+        call_tool(words, installation.folder, "bus_send", probe, directory=directory)
     except ProbeFailed as error:
         return SetupFinding("mcp", False, f"{error}")
     took_ms = (time.monotonic() - started) * 1000
-    message = bus.get(probe["id"])
+    message = probed.get(probe["id"])
     if message is None:
-        where = bus.layout.directory
-        return SetupFinding("mcp", False, f"the server took a probe that did not arrive in {where}")
-    Inbox(bus, PROBE_AGENT).ack(message)
+        return SetupFinding("mcp", False, "the server took a probe that did not arrive")
     if message.from_agent != installation.agent:
         says = f"a probe arrived from {message.from_agent!a}, not from {installation.agent!a}"
         return SetupFinding("mcp", False, says)
-    return SetupFinding("mcp", True, f"a probe arrived as {message.seq} in {took_ms:.0f} ms")
+    return SetupFinding("mcp", True, f"a probe arrived in {took_ms:.0f} ms")
 
 
 # hooks ---------------------------------------------------------------------------------------
@@ -281,19 +337,14 @@ def _hook(command: str | None, installation: Installation, bus: LocalBus) -> Set
         hook_command(_words(command)) != command  # a shell would do more than run it
     ):
         return _not_ours("hook", command, installation)
-    inbox = Inbox(bus, installation.agent, own_broadcasts=False)
-    with bus.transaction():  # nothing may come between the look and the probe
-        waits = inbox.poll(1)
-        if not waits:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UnknownRecipientWarning)  # it is new here
-                bus.publish(PROBE_TYPE, _BODY, from_agent=PROBE_AGENT, to_agent=installation.agent)
-            waits = inbox.poll(1)
-    try:
-        return _run_hook(command, installation, waits[0].seq)
-    finally:
-        if waits[0].from_agent == PROBE_AGENT:
-            inbox.ack(waits[0])
+    words = _words(command)
+    if (other := _elsewhere(words, installation, bus)) is not None:
+        return SetupFinding("hook", False, other)
+    with _bus_of_probes() as probed:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownRecipientWarning)  # it is new there
+            probed.publish(PROBE_TYPE, _BODY, from_agent=PROBE_AGENT, to_agent=installation.agent)
+        return _run_hook(hook_command(_without_bus(words)), installation, probed.layout.directory)
 
 
 def _words(command: str) -> list[str]:
@@ -303,7 +354,7 @@ def _words(command: str) -> list[str]:
         return []
 
 
-def _run_hook(command: str, installation: Installation, seq: int) -> SetupFinding:
+def _run_hook(command: str, installation: Installation, directory: str) -> SetupFinding:
     event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
     started = time.monotonic()
     ended = run_child(
@@ -311,14 +362,14 @@ def _run_hook(command: str, installation: Installation, seq: int) -> SetupFindin
         stdin=json.dumps(event).encode(),
         cwd=installation.folder,
         limit_s=_HOOK_S,
-        env=probe_environment(),
+        env=probe_environment(directory),
     )
     if ended is None:
         return SetupFinding("hook", False, f"it took more than {_HOOK_S:g} s: {command}")
     took_ms = (time.monotonic() - started) * 1000
     if ended.code:
         return SetupFinding("hook", False, f"exit status {ended.code}: {command}")
-    if b"[%d] " % seq not in ended.out:
+    if b"[1] " not in ended.out:
         complaint = ended.err.decode(errors="replace").strip() or "it printed nothing of it"
         return SetupFinding("hook", False, f"a message did not arrive: {complaint}")
     return SetupFinding("hook", True, f"a message arrived in {took_ms:.0f} ms")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, TypeVar
 
 from ...schema.errors import AckbusError
+from ...schema.message.names import near_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def near(name: str, names: Iterable[str]) -> str:
         name: a name that is not among them.
         names: the names that exist.
     """
-    matches = get_close_matches(name, list(names), n=2, cutoff=0.7)
+    matches = near_names(name, names, cutoff=0.7)[:2]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 

@@ -11,7 +11,7 @@ from ...bus import tracing
 from ...bus.doorbell import wait_for
 from ...schema.errors import NotFound
 from ...schema.message.draft import Draft
-from ...schema.message.names import MAX_ID_CHARS
+from ...schema.message.names import MAX_ID_CHARS, did_you_mean
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import QueueMismatch, QueueNotFound
 from ...subscribers.jobs.jobs import SUCCEEDED, Jobs
@@ -250,8 +250,11 @@ class Submission:
         try:
             return Queue.open(self._bus, PREFIX + plugin)
         except QueueNotFound:
+            queues = (info.name for info in Queues(self._bus).list())
+            used = [name.removeprefix(PREFIX) for name in queues if name.startswith(PREFIX)]
+            hint = did_you_mean(plugin, used)
             raise PluginNotFound(
-                f"there is no plugin {plugin!r} in use; see 'bus plugin list'"
+                f"there is no plugin {plugin!r} in use{hint}; see 'bus plugin list'"
             ) from None
 
     def _original(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:

@@ -9,6 +9,7 @@ from itertools import chain, islice, takewhile
 
 from ...bus.doorbell import ring
 from ...schema.errors import InvalidInput, NotFound, Refused
+from ...schema.message.names import did_you_mean
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.errors import QueueNotFound
 from ...subscribers.jobs.jobs import QUEUED, RUNNING, Jobs
@@ -408,7 +409,10 @@ class ScheduleControl:
     def _named(self, plugin: str, id: str) -> tuple[ScheduleEntry, Schedule]:
         entry, schedule = self._entries.get((plugin, id)), self._schedules.get(plugin, id)
         if entry is None or schedule is None:
-            raise NotFound(f"plugin {plugin!r} has no schedule {id!r}; see 'bus schedule list'")
+            hint = did_you_mean(f"{plugin}.{id}", map(".".join, self._entries))
+            raise NotFound(
+                f"plugin {plugin!r} has no schedule {id!r}{hint}; see 'bus schedule list'"
+            )
         return entry, schedule
 
 

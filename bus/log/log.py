@@ -13,7 +13,7 @@ import orjson
 from ...schema.arguments import with_checked_arguments
 from ...schema.message.draft import Draft
 from ...schema.message.message import Message, Receipt, message_of
-from ...schema.message.names import check_unicode, seq_in
+from ...schema.message.names import check_unicode, did_you_mean, seq_in
 from ...schema.message.patterns import pattern_of
 from ...schema.paging import further, pages
 from ..errors import SegmentMissing
@@ -116,6 +116,21 @@ def find_message(bus: LocalBus, key: str) -> Message | None:
     """Return the message with this seq, or else with this id, or None."""
     seq = seq_in(key)
     return (None if seq is None else bus.get(seq)) or bus.get(key)
+
+
+#: Among how many of the newest messages a mistyped id is looked for.
+_COMPARED = 1000
+
+#: How similar an id must be: those of the same hour have half of their digits in common.
+_ALIKE = 0.85
+
+
+def near_ids(bus: LocalBus, key: str) -> str:
+    """Return `; did you mean …?` for a mistyped id of a message or conversation, or ""."""
+    newest = bus.log.newest(_COMPARED)
+    ids = {id: None for message in reversed(newest) for id in (message.conversation, message.id)}
+    beginning = [id for id in ids if len(key) >= 4 and id.startswith(key)][:1]
+    return did_you_mean(key, beginning or ids, cutoff=0.0 if beginning else _ALIKE)
 
 
 # The counts of messages in the log.
@@ -369,6 +384,10 @@ class Log:
         Where that message is archived, it may be up to a block of the catalog too late.
         """
         return self._catalog.last_sent_ms(agent, self.newest_seq())
+
+    def has_sent(self, agent: str, *, after_seq: int) -> bool:
+        """Whether an agent sent a message after a seq. All of them are looked through."""
+        return bool(self._engine.value(SQL["has_sent"], (after_seq, agent)))
 
     def between(
         self, after_seq: int, upto_seq: int, *, pattern: TypePattern | None = None

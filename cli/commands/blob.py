@@ -50,6 +50,7 @@ def get(
     with place.open() as bus:
         if to is None and place.output.is_terminal():
             raise InvalidInput("a blob may hold anything; name a FILE with -o, or use a pipe")
+        bus.blobs.require(ref)
         if to is None:
             bus.blobs.copy(ref, place.output.stream())
             return 0

@@ -15,7 +15,7 @@ from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.stop_limit import obey
 from ...tasks.crew import is_running, running_pid, saved_state, stop_running
 from ...tasks.integrate.integrator import Integrator
-from ...tasks.integrate.requests import look, request
+from ...tasks.integrate.requests import look, request, unlanded
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
@@ -159,6 +159,10 @@ def _refuse_found(path: str) -> None:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+#: How many tasks that have not landed are named.
+_NOTED = 10
+
+
 @commands.command("integrate", example="bus integrate --into main --check 'make test'")
 def integrate(
     how: IntegrationOptions = AS_GIVEN,
@@ -207,7 +211,19 @@ def integrate(
             request(bus, repository, rules, branch)
         integrator = Integrator(bus, repository.main, rules, tell=tell, warn=place.output.note)
         _run(place.output, integrator, once=once or bool(branch))
+        if once:
+            _note_waiting(place.output, list(unlanded(bus, repository, rules.target)))
     return _code_of(results, is_told=once or bool(branch))
+
+
+def _note_waiting(output: Output, sentences: list[str]) -> None:
+    """Note what has not landed, and whom it waits for."""
+    for sentence in sentences[:_NOTED]:
+        output.note(sentence)
+    if len(sentences) > _NOTED:
+        output.note(f"and {len(sentences) - _NOTED} more tasks; see 'bus task list'")
+    if not sentences:
+        output.remark("no task waits to land; see 'bus task list --all'")
 
 
 @looking()

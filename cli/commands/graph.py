@@ -8,6 +8,7 @@ import typer
 
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
+from ...subscribers.jobs.claims import Claims
 from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, BusPlace, OfAgent, Since, since_time
 from ..options.filters import WHOLE_LOG, Span
@@ -66,7 +67,8 @@ def graph(
     """Draw a conversation, or the agents that talk to each other.
 
     A conversation is a sequence diagram. The text is for Mermaid, which GitHub draws in a block of
-    the language mermaid. Replies are dashed, broadcasts go to all. Times are UTC.
+    the language mermaid. Replies are dashed, broadcasts go to all, and jobs to the worker that
+    has them. Times are UTC.
     """
     from ...export import pictures
 
@@ -75,11 +77,14 @@ def graph(
     with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
+        workers = Claims.of(bus).workers()
         drawing: Drawing
         if agents:
-            drawing = pictures.Links.of(messages, limit=limit or _PAIRS)
+            drawing = pictures.Links.of(messages, limit=limit or _PAIRS, workers=workers)
         else:
-            drawing = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
+            drawing = pictures.Traffic.of(
+                messages, bus.blobs, limit=limit or _MESSAGES, workers=workers
+            )
     _check(place.output, drawing)
     _write(place.output, _graph(place.output, drawing, conversation), to)
     return 0
@@ -107,7 +112,8 @@ def timeline(
     with place.open() as bus:
         first, last = span.seqs(bus)
         messages = _messages(bus, since=since, first=first, last=last, agent=agent)
-        traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit)
+        workers = Claims.of(bus).workers()
+        traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit, workers=workers)
         beats = bus.heartbeats.list() if last is None else []
     _check(place.output, traffic)
     if agent is not None:
@@ -124,11 +130,12 @@ def timeline(
 
 def _conversation(bus: LocalBus, key: str) -> str:
     """Return the conversation that a message is in, or that an id names."""
-    from ...bus.log.log import find_message
+    from ...bus.log.log import find_message, near_ids
 
     message = find_message(bus, key) or next(bus.read(conversation=key), None)
     if message is None:
-        raise NotFound(f"no message or conversation {key!a} in the log; see 'bus read'")
+        hint = near_ids(bus, key)
+        raise NotFound(f"no message or conversation {key!a} in the log{hint}; see 'bus read'")
     return message.conversation
 
 

@@ -190,6 +190,8 @@ def inbox(
             f"cursor {cursor}, {shown} unread, {failed} parked{wants}",
         )
         waiting = box.poll(_SHOWN)  # prints a note if mail was archived unread
+        if not box.has_cursor:
+            actions.note_unseen(place.output, bus, agent, waiting)
         if not place.output.is_json:
             print_page(place.output, waiting, bus, agent)
     return 0
@@ -206,6 +208,8 @@ def list_parked(
     """
     with place.open() as bus:
         deliveries = Deliveries.of(bus).parked(agent)
+        if agent is not None and not deliveries:
+            actions.note_unseen(place.output, bus, agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
     return place.output.results([item.record() for item in deliveries], headings=headings)
 
@@ -285,6 +289,9 @@ def listen(
         )
         if start != BEGINNING and agent in Cursors.of(bus).positions():
             place.output.note(f"{agent} goes on after message {box.position}: it is no new agent")
+        stranger = bus.agents.unseen(agent)
+        if stranger is not None and stranger.nearest:
+            actions.note_new(place.output, stranger)
         box.join(start=seq_or_word(start))
         CommandListener(place.output, box, command, drain=drain, in_session=not no_session).run()
     return 0

@@ -11,6 +11,7 @@ import typer
 from ...bus.local_bus import LocalBus
 from ...export.jsonl.exporter import Exporter
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
+from ...schema.directory.ignoring import ALL, default_text
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
 from ...schema.directory.trust import (
     EVERY,
@@ -74,8 +75,23 @@ def init(
         {"dir": where, "made": is_new, "durability": durability_now},
         f"made a bus in {where}" if is_new else f"there is a bus in {where} already",
         *([] if durability is None else [f"its durability is {durability_now}"]),
+        *(_seen_by_git(bus.layout) if is_new else ()),
     )
     return 0
+
+
+def _seen_by_git(layout: Layout) -> list[str]:
+    """Return what git sees of a new bus, for people; nothing outside of every repository."""
+    folder = os.path.dirname(layout.directory)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == os.path.dirname(folder):
+            return []
+        folder = os.path.dirname(folder)
+    what = "it" if ALL in default_text(layout).splitlines() else "its files"
+    return [
+        "bus.db there is the log and all else, and bus.jsonl the log as lines, for people",
+        f"git sees nothing of {what}, by the .gitignore there; 'bus setup git' shares bus.jsonl",
+    ]
 
 
 def _refuse_beside_main_tree() -> None:

@@ -311,13 +311,15 @@ def show_answer(
     message is in the conversation. If BUS_AGENT names the agent that asked, the answer leaves its
     inbox when it is printed.
     """
+    from ...bus.log.log import near_ids
     from ...subscribers.answers import answer_in, double_answers, named, receive
 
     with place.open() as bus:
         which: Literal["first", "last"] = "first" if first else "last"
         key = named(bus, conversation)
         if key is None:
-            raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
+            hint = near_ids(bus, conversation)
+            raise NotFound(f"no message in a conversation {conversation!a}{hint}; see 'bus read'")
         answer = answer_in(bus, key, which=which, **vars(answers))
         several = [_short(reply) for reply in double_answers(bus, key, **vars(answers))]
         record = _record(answer) | ({"answers": several} if several else {})

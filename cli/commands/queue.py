@@ -70,9 +70,10 @@ def list_queues(
 ) -> int:
     """List the queues, and the number of waiting jobs in each.
 
-    Oldest is the wait of the oldest job that a worker could take. A queue is saturated when that
-    is over a minute while its workers are busy, and stuck when its next messages are in a lost
-    part of the archive. Exit code 4 when there are none, 1 when one is stuck.
+    Succeeded are the jobs that did so within --window. Oldest is the wait of the oldest job that a
+    worker could take. A queue is saturated when that is over a minute while its workers are busy,
+    and stuck when its next messages are in a lost part of the archive. Exit code 4 when there are
+    none, 1 when one is stuck.
     """
     window_s = arguments.seconds(window, "--window")
     with place.open() as bus:
@@ -156,6 +157,8 @@ def create(
         discarded = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
     if is_there and start is not None:
         place.output.note(f"queue {name!r} exists already; --start {start} changed nothing")
+    elif is_there:
+        place.output.remark(f"queue {name!r} exists already; nothing was changed")
     for part in discarded:
         place.output.note(f"{part}: the queue begins after it")
     _print(place.output, opened.info)

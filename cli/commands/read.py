@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from ...bus.local_bus import LocalBus
-from ...bus.log.log import find_message
+from ...bus.log.log import find_message, near_ids
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
 from ...subscribers.jobs.json_records import claim_record, job_record
@@ -70,7 +70,7 @@ def replay(
             live = bus.follow(after_seq=first - 1, **filters)
             place.output.messages(live, bus.blobs, form=Message.to_line, live=True)
         end = bus.log.newest_seq()
-        if first > end:
+        if first > end and (end or span.first is not None):
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
         _note_discarded(place.output, bus, first, last)
         messages = _portion(bus, first, last, filters, limit, newest)
@@ -204,7 +204,7 @@ def tail(
 def _find(bus: LocalBus, key: str) -> Message:
     message = find_message(bus, key)
     if message is None:
-        raise NotFound(f"no message {key!a} in the log; see 'bus read'")
+        raise NotFound(f"no message {key!a} in the log{near_ids(bus, key)}; see 'bus read'")
     return message
 
 
@@ -323,7 +323,7 @@ def inspect(
             return 0 if count else NOTHING
         message = find_message(bus, key)
         if message is None:
-            raise NotFound(f"no message {key!a} in the log; see 'bus read'")
+            raise NotFound(f"no message {key!a} in the log{near_ids(bus, key)}; see 'bus read'")
         work = WorkHistory(bus).of(message.seq)
         now_ms = bus.now_ms()
         if place.output.is_json:

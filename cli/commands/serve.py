@@ -10,6 +10,7 @@ import typer
 
 from ...bus.local_bus import LocalBus
 from ...schema.errors import InvalidInput, NotFound, Refused
+from ...schema.message.names import did_you_mean
 from ...schema.message.times import format_ts
 from ...schema.processes import start_thread
 from .. import arguments
@@ -295,8 +296,9 @@ def remove(name: Name, place: BusPlace = HERE) -> int:
         tokens = Tokens.of(bus)
         count = tokens.remove(name)
         is_last = not tokens.are_needed()
+        hint = "" if count else did_you_mean(name, (token.name for token in tokens.all()))
     if not count:
-        raise NotFound(f"no token {name!r}; see 'bus token list'")
+        raise NotFound(f"no token {name!r}{hint}; see 'bus token list'")
     place.output.result(
         {"name": name, "removed": count}, f"removed {counted(count, 'token')} {name}"
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from ...schema.errors import Refused, TimedOut
-from ...tasks.records.task import STATES
+from ...tasks.records.task import PRIORITIES, STATES
 from ...tasks.steps.messages import TaskNotFound
 from ...tasks.steps.planning import STATES as JOB_STATES
 from ...tasks.steps.planning import TaskJob, TaskJobs
@@ -328,6 +328,8 @@ def show(name: Name, place: BusPlace = HERE) -> int:
 
 def _show(output: Output, record: dict[str, Any]) -> None:
     shown = {key: value for key, value in record.items() if value not in (None, [])}
+    if isinstance(priority := shown.get("priority"), int) and 0 <= priority < len(PRIORITIES):
+        shown["priority"] = PRIORITIES[priority]
     output.result(record, *(f"{f'{key}:':<16}{_plain(value)}" for key, value in shown.items()))
 
 

@@ -7,6 +7,7 @@ import os
 from ...bus.log.log import find_message
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft, parse_priority
+from ...schema.message.names import mean_any
 from ...subscribers.inboxes.mail import POLL_LIMIT
 from ..arguments import note_other_form, open_bus, reader, seconds, sender
 from ..show.output import NOTHING, Output
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...bus.local_bus import LocalBus
-    from ...schema.message.message import Receipt
+    from ...schema.errors import UnknownRecipient
+    from ...schema.message.message import Message, Receipt
 
 #: The variables that carry W3C trace context to commands.
 _TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE")
@@ -109,11 +111,32 @@ def poll(
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(output, directory, user) as bus:
         inbox = inbox_of(bus, name, with_work=with_work)
-        messages = inbox.poll(limit, type=type, wait_s=wait_s)
+        messages = inbox.poll(limit, type=type)
+        if not inbox.has_cursor:
+            note_unseen(output, bus, name, messages)
+        if wait_s > 0 and not messages:
+            messages = inbox.poll(limit, type=type, wait_s=wait_s)
         if type is not None and not messages:
             note_other_form(output, bus, type)
         print_page(output, messages, bus, name)
     return 0 if messages else NOTHING
+
+
+def note_unseen(
+    output: Output, bus: LocalBus, agent: str, messages: Sequence[Message] = ()
+) -> None:
+    """Note that the bus has never seen an agent, with near names. Nothing is stored.
+
+    Args:
+        output: of the command line.
+        bus: an open bus.
+        agent: the name that was typed.
+        messages: its mail: an agent that somebody writes to is expected.
+    """
+    if not any(message.to_agent == agent for message in messages):
+        stranger = bus.agents.unseen(agent)
+        if stranger is not None:
+            output.note(str(stranger))
 
 
 def ack(
@@ -133,13 +156,19 @@ def ack(
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
         stranger = None if position else bus.agents.stranger(agent, repeat=True)
         cursor = inbox.ack(seq)
-    if stranger is not None and stranger.nearest:
-        output.note(f"warning: {stranger}")
+    if stranger is not None:
+        note_new(output, stranger)
     output.result(
         {"agent": agent, "cursor": cursor, "passed": passed},
         f"acknowledged {cursor}: {counted(passed, 'message')}",
     )
     return 0
+
+
+def note_new(output: Output, stranger: UnknownRecipient) -> None:
+    """Note that an agent is new, with the names that it may be a slip for."""
+    near = mean_any(stranger.nearest)
+    output.note(f"{stranger.agent!r} is a new agent: the bus had never seen it{near}")
 
 
 def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[str, object]:

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...schema.message.names import MAX_SEQ
+from ...schema.message.names import MAX_SEQ, did_you_mean
 from ...schema.message.times import parse_since
 from ..arguments import known_types
-from ..definition import optional, similar
+from ..definition import optional
 from ..show.output import NOTHING, Output
 from .common import TYPE_HELP, OfAgent, OfConversation, Since, conversation_named, since_time
 
@@ -167,5 +167,4 @@ def _unknown_type(bus: LocalBus, type: str) -> str:
     pattern = pattern_of(type)
     if pattern is None or any(map(pattern.matches, types)):
         return ""
-    near = similar(type, types)
-    return f"no message has the type {type!a}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"no message has the type {type!a}{did_you_mean(type, types)}"

@@ -9,15 +9,19 @@ import signal
 
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
-from ...schema.process_table import is_running
+from ...schema.message.times import age, format_ts
+from ...schema.process_table import is_running, process
 from ...schema.stop_limit import lift_limit, obey
+from ...subscribers.jobs.jobs import Jobs
 from ..logs import show_logs
 from ..show.output import Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
+    from ...subscribers.queues.queue import Queue
     from ...workers.json_contract import JsonCommand
     from ...workers.raw_contract import RawCommand
     from ...workers.worker import Worker
@@ -55,6 +59,7 @@ class Sidecar:
             raise InvalidInput(f"--every must be more than 0 and less than {MAX_INTERVAL_S:g} s")
         self._output = output
         self._bus, self._agent, self._pid = bus, agent, pid
+        self._process = None if (entry := process(pid)) is None else str(entry)
         self._every_s = every_s
         self._process_fd = _watch(pid)
         self._signal_reader, self._signal_writer = os.pipe()
@@ -62,15 +67,18 @@ class Sidecar:
     def run(self, status: str, *, task: str | None, progress: float | None) -> None:
         """Beat until the end, then once more with `stopped`; blocks."""
         obey(lambda *_: os.write(self._signal_writer, b"!"), signal.SIGINT, signal.SIGTERM)
-        self._bus.heartbeats.beat(self._agent, status, task=task, progress=progress, pid=self._pid)
+        self._beat(status, task=task, progress=progress)
         while not self._has_ended(self._every_s):
             try:
-                self._bus.heartbeats.beat(
-                    self._agent, status, task=task, progress=progress, pid=self._pid
-                )
+                self._beat(status, task=task, progress=progress)
             except AckbusError as error:
                 self._output.note(f"a beat was not written: {error}")  # the next one may be
-        self._bus.heartbeats.beat(self._agent, _STOPPED, pid=self._pid)
+        self._beat(_STOPPED)
+
+    def _beat(self, status: str, *, task: str | None = None, progress: float | None = None) -> None:
+        self._bus.heartbeats.beat(
+            self._agent, status, task=task, progress=progress, pid=self._pid, process=self._process
+        )
 
     def _has_ended(self, within_s: float) -> bool:
         """Wait for the end, or for the time of the next beat."""
@@ -116,6 +124,8 @@ class WorkerHost:
         show_logs(self._output)
         obey(self._stop, *_SIGNALS, keeps_ignored=True)
         self._worker.run_work(work, once=once, drain=drain)
+        if drain and not self._is_stopping:
+            note_left(self._output, self._worker.queue)
         return 0 if self._ended_by is None else 128 + self._ended_by
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -130,6 +140,25 @@ class WorkerHost:
             self._output.remark(
                 "ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now"
             )
+
+
+def note_left(output: Output, queue: Queue) -> None:
+    """Note what a worker that drains its queue leaves there, and when the next of it is due."""
+    stats = queue.stats(window_s=1)
+    parts = []
+    if stats.delayed:
+        due_ms = Jobs.of(queue.bus).at_hand_of([queue.info.id])[0].next_due_ms
+        left_s = max(0.0, (due_ms - stats.at_ms) / 1000) if due_ms is not None else 0.0
+        when = "" if due_ms is None else f", the next at {format_ts(due_ms)}, in {age(left_s)}"
+        jobs = counted(stats.delayed, "job")
+        parts.append(f"{jobs} will be due for another attempt, or for the first{when}")
+    if stats.running:
+        parts.append(f"{counted(stats.running, 'job')} at other workers")
+    if stats.held:
+        parts.append(f"{counted(stats.held, 'job')} behind others with the same dedupe key")
+    if parts:
+        hint = f"see 'bus job list --queue {queue.name}'"
+        output.note(f"queue {queue.name!r} is not empty: {'; '.join(parts)}; {hint}")
 
 
 def check_command(name: str) -> None:

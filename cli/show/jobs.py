@@ -6,8 +6,9 @@ import orjson
 
 from ...bus.errors import SegmentMissing
 from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.names import is_plain
 from ...schema.message.times import format_ts
-from ...subscribers.jobs.claims import Claims
+from ...subscribers.jobs.claims import ClaimRecord, Claims
 from ...subscribers.jobs.jobs import Jobs
 from ...subscribers.jobs.json_records import (
     PLUGINS,
@@ -17,7 +18,7 @@ from ...subscribers.jobs.json_records import (
     state_of,
     stats_record,
 )
-from ...subscribers.jobs.outcomes import ManualActs
+from ...subscribers.jobs.outcomes import RETRY, ManualActs
 from ...subscribers.jobs.policy import POLICY_FIELDS
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from ...blobs.store import BlobStore
     from ...bus.local_bus import LocalBus
-    from ...subscribers.jobs.claims import ClaimRecord
+    from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.jobs.outcomes import Act
     from ...subscribers.overview.trace import Trace
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 #: The columns of a list of queues.
 HEADINGS = (
-    *("queue", "type", "state", "waiting", "delayed", "held", "running"),
+    *("queue", "type", "state", "waiting", "delayed", "held", "running", "succeeded"),
     *("failed", "timed out", "dead", "oldest"),
 )
 
@@ -58,7 +59,7 @@ def list_table(all_stats: list[QueueStats]) -> tuple[Sequence[str], list[Sequenc
 def _queue_row(stats: QueueStats) -> Sequence[object]:
     return (
         *(stats.info.name, stats.info.pattern, state_of(stats)),
-        *(stats.waiting, stats.delayed, stats.held, stats.running),
+        *(stats.waiting, stats.delayed, stats.held, stats.running, stats.completed),
         *(stats.failed, stats.timed_out, stats.dead, duration(stats.oldest_wait_ms)),
     )
 
@@ -249,19 +250,32 @@ def _record(bus: LocalBus, job: Job) -> dict[str, object]:
 def _row(bus: LocalBus, job: Job) -> Sequence[object]:
     error = job.error or ""
     return (
-        *(job.queue, job.seq, _type_of(bus, job) or "?", job_state(job)),
+        *(job.queue, job.seq, _what(bus, job), job_state(job)),
         *(f"{begun_attempts(job)}/{job.max_attempts}", _when(job, bus.now_ms())),
         error if len(error) <= _ERROR_CHARS else error[: _ERROR_CHARS - 1] + "…",
     )
 
 
+def _what(bus: LocalBus, job: Job) -> str:
+    """Return the type of a job's message, with the name of its task if it is about one."""
+    message = _message_of(bus, job)
+    payload = None if message is None or message.payload_ref is not None else message.payload
+    task = payload.get("task") if isinstance(payload, dict) else None
+    type = "?" if message is None else message.type
+    return f"{type} {task}" if isinstance(task, str) and is_plain(task) else type
+
+
 def _type_of(bus: LocalBus, job: Job) -> str | None:
-    """Return the type of a job's message; None when that is lost with a part of the archive."""
+    message = _message_of(bus, job)
+    return None if message is None else message.type
+
+
+def _message_of(bus: LocalBus, job: Job) -> Message | None:
+    """Return a job's message; None when that is lost with a part of the archive."""
     try:
-        message = bus.log.at(job.seq)
+        return bus.log.at(job.seq)
     except SegmentMissing:
         return None
-    return None if message is None else message.type
 
 
 def job_state(job: Job) -> str:
@@ -308,19 +322,31 @@ def print_job(output: Output, bus: LocalBus, queue: Queue, job: Job) -> None:
             record |= plugin_job_record(job, message)
         output.json_line(record | {"message": stored, "attempts": attempts, "acts": by_hand})
         return
-    attempts_text = f"{begun_attempts(job)} of {job.max_attempts}"
+    begun = begun_attempts(job)
+    attempts_text = f"{begun} of {job.max_attempts}"
+    if len(claims) > begun:
+        since = "since the last retry by hand, " if RETRY in {act.act for act in acts} else ""
+        attempts_text += f", {since}{len(claims)} in all"
     record = job_record(job) | {"state": job_state(job), "attempt": attempts_text}
     fields = {name: value for name, value in record.items() if name not in _FOLDED}
     _print_fields(
         output, {"attempts" if name == "attempt" else name: fields[name] for name in fields}
     )
-    for line in acts_lines(acts):
-        output.line(line)
-    for claim in claims:
+    for event in in_order(claims, acts):
         output.line("")
-        _print_claim(output, claim, now_ms)
+        if isinstance(event, ClaimRecord):
+            _print_claim(output, event, now_ms)
+        else:
+            output.line(*acts_lines([event]))
     output.line("")
     print_in_full(output, message, bus)
+
+
+def in_order(claims: Sequence[ClaimRecord], acts: Sequence[Act]) -> list[ClaimRecord | Act]:
+    """Return the attempts at a job and the acts on it in the order in which they happened."""
+    timed: list[tuple[int, ClaimRecord | Act]] = [(claim.claimed_at_ms, claim) for claim in claims]
+    timed += [(act.at_ms, act) for act in acts]
+    return [event for _, event in sorted(timed, key=lambda pair: pair[0])]
 
 
 def _print_claim(output: Output, claim: ClaimRecord, now_ms: int) -> None:
@@ -391,10 +417,12 @@ def _rows(trace: Trace, blobs: BlobStore, now_ms: int) -> Iterator[Row]:
         yield depth, "  ".join(message_parts(step.message, blobs)), style
         for work in step.work:
             yield depth + 1, _job_text(work.job), _STYLES.get(work.job.state, "cyan")
-            for claim in work.claims:
-                yield depth + 2, _claim_text(claim, now_ms), _STYLES.get(claim.status, "cyan")
-            for act in work.acts:
-                yield depth + 2, act_line(act), "yellow"
+            for event in in_order(work.claims, work.acts):
+                if isinstance(event, ClaimRecord):
+                    text, style = _claim_text(event, now_ms), _STYLES.get(event.status, "cyan")
+                else:
+                    text, style = act_line(event), "yellow"
+                yield depth + 2, text, style
 
 
 def _drawn(rows: list[Row]) -> list[tuple[str, str, str]]:

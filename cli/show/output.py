@@ -38,6 +38,9 @@ NOTHING = 4
 #: The exit code when the time was over first.
 TIMED_OUT = 5
 
+#: The beginning of notes of which one is enough, and how many different ones are remembered.
+_WARNING, _MAX_WARNED = "warning: ", 1000
+
 
 class ClosedOutput(io.TextIOBase):
     """A stand-in for a standard output that the parent has closed: each write is an error."""
@@ -103,6 +106,7 @@ class Output:
         self._arguments = arguments
         self._bus_option: tuple[str, ...] = ()
         self._at_end: list[str] = []
+        self._warned: set[str] = set()
         self._has_spoken = False
 
     def name_bus(self, directory: str | None, user: bool = False) -> None:
@@ -275,7 +279,12 @@ class Output:
     # stderr ------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Print a line on stderr for people; never data."""
+        """Print a line on stderr for people; never data. The same warning is printed once."""
+        if text.startswith(_WARNING):
+            if text in self._warned:
+                return
+            if len(self._warned) < _MAX_WARNED:
+                self._warned.add(text)
         self._complain(f"bus: {visible(self.completed(text))}")
 
     def note_at_end(self, text: str) -> None:
@@ -287,12 +296,18 @@ class Output:
         while self._at_end:
             self.note(self._at_end.pop(0))
 
-    def note_empty(self) -> None:
-        """Tell a person on a terminal which command found nothing, if it said nothing itself."""
-        if self._has_spoken or self.is_json or not self.is_terminal():
+    def note_empty(self, code: int) -> None:
+        """Tell a person on a terminal what there is none of, if the command said nothing itself."""
+        if self._has_spoken or self.is_json or code not in (0, NOTHING) or not self.is_terminal():
             return
-        words = itertools.takewhile(lambda word: not word.startswith("-"), self._arguments)
-        self.remark(f"nothing found by '{' '.join(('bus', *words))}'")
+        from .empty import words_for  # a pipe needs none of these words
+
+        words = words_for(self._arguments)
+        if words is None and code == NOTHING:
+            named = itertools.takewhile(lambda word: not word.startswith("-"), self._arguments)
+            words = f"nothing found by '{' '.join(('bus', *named))}'"
+        if words is not None:
+            self.remark(self.completed(words))
 
     def json_note(self, record: Mapping[str, object]) -> None:
         """Print an object as a line on stderr, for programs that read it."""
@@ -347,7 +362,7 @@ class Output:
         """Print the library's warnings as lines of ours."""
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
-            self.note(f"warning: {message}")
+            self.note(f"{_WARNING}{message}")
 
         warnings.showwarning = show
         warnings.simplefilter("always", UserWarning)

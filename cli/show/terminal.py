@@ -173,7 +173,8 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], objec
     try:
         yield move
     finally:
-        bar.stop()
+        if bar.live.is_started:  # else it would print an empty line
+            bar.stop()
 
 
 # Progress of long work, on stderr, for people only.

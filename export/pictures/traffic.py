@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import orjson
 
@@ -143,6 +145,9 @@ def _em(char: str) -> float:
     return _UPPER
 
 
+#: The workers of messages that are no jobs.
+NOBODY: Mapping[int, str] = MappingProxyType({})
+
 #: How much of a payload an arrow carries, in characters: the text shown on hovering.
 TEXT_CHARS = 400
 
@@ -157,7 +162,7 @@ class Arrow:
     Attributes:
         seq, id, ts_ms, type: the message's.
         sender: its sender.
-        recipient: its recipient; None stands for all.
+        recipient: its recipient, or of a job the worker group that has it; None stands for all.
         text: the first words of the payload, as a line; empty when there is no payload.
         is_reply: whether it answers another message.
     """
@@ -172,14 +177,21 @@ class Arrow:
     is_reply: bool = False
 
     @classmethod
-    def of(cls, message: Message, blobs: BlobStore) -> Arrow:
-        """Return the arrow of a message. Reads its payload, unless that is a large blob."""
+    def of(cls, message: Message, blobs: BlobStore, worker: str | None = None) -> Arrow:
+        """Return the arrow of a message. Reads its payload, unless that is a large blob.
+
+        Args:
+            message: the message.
+            blobs: where its payload may be.
+            worker: the worker group that has it as a job, if one does.
+        """
+        recipient = message.to_agent or worker
         return cls(
             message.seq,
             plain(message.id),
             message.ts_ms,
             plain_name(message.from_agent),
-            None if message.to_agent is None else plain_name(message.to_agent),
+            None if recipient is None else plain_name(recipient),
             plain(message.type),
             _text(message, blobs),
             message.in_reply_to is not None,
@@ -224,13 +236,28 @@ class Traffic:
     total: int
 
     @classmethod
-    def of(cls, messages: Iterable[Message], blobs: BlobStore, *, limit: int) -> Traffic:
-        """Return the newest `limit` of some messages; no more than that is held in memory."""
+    def of(
+        cls,
+        messages: Iterable[Message],
+        blobs: BlobStore,
+        *,
+        limit: int,
+        workers: Mapping[int, str] = NOBODY,
+    ) -> Traffic:
+        """Return the newest `limit` of some messages; no more than that is held in memory.
+
+        Args:
+            messages: the messages, in order.
+            blobs: where their payloads may be.
+            limit: how many are shown.
+            workers: of each message that is a job, by its seq, the worker group that has it.
+        """
         newest: deque[Message] = deque(maxlen=limit)
         total = 0
         for total, message in enumerate(messages, 1):  # noqa: B007
             newest.append(message)
-        return cls(tuple(Arrow.of(message, blobs) for message in newest), total)
+        arrows = (Arrow.of(message, blobs, workers.get(message.seq)) for message in newest)
+        return cls(tuple(arrows), total)
 
     @property
     def agents(self) -> list[str]:
@@ -321,9 +348,19 @@ class Links:
     total: int
 
     @classmethod
-    def of(cls, messages: Iterable[Message], *, limit: int) -> Links:
-        """Count messages by sender and recipient, and keep the `limit` busiest pairs."""
-        counts = Counter((message.from_agent, message.to_agent) for message in messages)
+    def of(
+        cls, messages: Iterable[Message], *, limit: int, workers: Mapping[int, str] = NOBODY
+    ) -> Links:
+        """Count messages by sender and recipient, and keep the `limit` busiest pairs.
+
+        Args:
+            messages, workers: as for `Traffic.of`.
+            limit: how many pairs are kept.
+        """
+        counts = Counter(
+            (message.from_agent, message.to_agent or workers.get(message.seq))
+            for message in messages
+        )
         busiest = {pair for pair, _ in counts.most_common(limit)}
         links = tuple(
             TrafficLink(

@@ -470,6 +470,7 @@ class Removal:
             force = ("--force",) if files or _needs_force(tree) else ()
             command = ("worktree", "remove", *force, tree.path)
             self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
+            self._trees.drop_empty_folder()
 
     def _refuse_changed(self, task: str, tree: LinkedTree, commit: str) -> None:
         """Refuse to delete files that changed since they were kept."""

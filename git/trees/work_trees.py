@@ -12,10 +12,12 @@ import os
 import re
 import shutil
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from ...schema.directory.enclosure import Enclosure
+from ...schema.directory.ignoring import IGNORING
 from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
@@ -26,6 +28,7 @@ from ..repository import (
     OutOfTime,
     is_missing,
     is_whole_id,
+    read_small,
     replace_text,
 )
 from .tree_list import (
@@ -149,6 +152,9 @@ FOLDER_SETTING, LIMIT_SETTING, BYTES_SETTING = (
     "ackbus.maxTrees",
     "ackbus.maxTreesBytes",
 )
+
+#: All that the folder of all trees has besides them, so that git ignores what is in it.
+_IGNORED = "*\n"
 
 #: The value of a setting that is a number, as git writes it.
 _NUMBER = re.compile(r"([0-9]{1,18})([kmg]?)")
@@ -419,12 +425,29 @@ class WorkTrees:
             os.makedirs(folder, exist_ok=True)
             ignoring = os.path.join(folder, ".gitignore")
             if folder == self.folder and is_missing(ignoring):
-                replace_text(ignoring, "*\n", 0o644)
+                replace_text(ignoring, _IGNORED, 0o644)
         except OSError as error:
             raise Refused(
                 f"{folder} can't be made for work trees: {error.strerror}; name another folder"
                 f" with 'git config {FOLDER_SETTING} FOLDER'"
             ) from error
+
+    def drop_empty_folder(self) -> None:
+        """Remove the folder of all trees if only our `.gitignore` is left in it.
+
+        One that somebody chose, by the setting, stays. The caller holds the lock of all trees.
+        """
+        if self.place.setting(FOLDER_SETTING):
+            return
+        ignoring = os.path.join(self.folder, IGNORING)
+        with suppress(OSError, GitFailed):
+            if os.listdir(self.folder) != [IGNORING] or read_small(ignoring) != _IGNORED:
+                return
+            os.unlink(ignoring)
+            try:
+                os.rmdir(self.folder)
+            except OSError:  # somebody put a file there just now
+                replace_text(ignoring, _IGNORED, 0o644)
 
     def _lock(self, tree: LinkedTree, task: str) -> None:
         self.place.git.run("worktree", "lock", "--reason", mark_of(task), tree.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ..errors import InvalidInput, shown
@@ -124,6 +125,50 @@ def is_plain(name: str) -> bool:
     return 1 <= len(name) <= PLAIN_CHARS and _PLAIN.issuperset(name)
 
 
+#: How many pairs of characters are compared for one mistyped name: those of 27,000 short names, or
+#: of a hundred that somebody made as long and as similar as can be, which takes half a second.
+_COMPARED = 2_000_000
+
+#: The beginning of the name of a blob, which is the one longer name that is offered.
+_BLOB = "sha256-"
+
+#: How many similar names are offered.
+_NEAREST = 3
+
+
+def near_names(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> list[str]:
+    """Return the known names that a mistyped name may stand for, the most similar first.
+
+    Args:
+        name: the name that names nothing; of any length.
+        names: the names that there are; anybody may have chosen them.
+        cutoff: how similar they are at least, from 0 to 1.
+    """
+    from difflib import get_close_matches  # slow to load, and only mistakes need it
+
+    short = name[:MAX_AGENT_CHARS]
+    alike, budget = {}, _COMPARED
+    for word in names:
+        # Another could be a sentence, or markup, which an agent would read as words to itself.
+        if is_plain(word.removeprefix(_BLOB)):
+            alike[word.casefold()] = word
+        budget -= 1 + len(short) * min(len(word), MAX_AGENT_CHARS)
+        if budget < 0:
+            break
+    close = get_close_matches(short.casefold(), alike, _NEAREST, cutoff)
+    return [alike[other] for other in close]
+
+
+def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return `; did you mean a, b?` for a mistyped name, or "" where none is similar."""
+    return mean_any(near_names(name, names, cutoff=cutoff))
+
+
+def mean_any(near: list[str]) -> str:
+    """Return `; did you mean a, b?` for the names that `near_names` returned; "" for none."""
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
 # A publisher uses the same few names again and again, so what was found right is remembered.
 
 
@@ -158,7 +203,9 @@ def _check(name: object, what: str, max_chars: int) -> str:
         raise InvalidInput(f"{what} is {len(name)} characters long; the limit is {max_chars}")
     # isprintable() is False for control characters, escapes and lone surrogates alike.
     if not name.isprintable() or name != name.strip():
-        raise InvalidInput(f"{what} {shown(name)} has control characters or spaces at an end")
+        plain = "".join(filter(str.isprintable, name)).strip(" -")[:max_chars]
+        hint = f"; did you mean {plain!r}?" if plain else ""
+        raise InvalidInput(f"{what} {shown(name)} has control characters or spaces at an end{hint}")
     if name.startswith("-"):
         raise InvalidInput(
             f"{what} {shown(name)} must not begin with '-'; was it meant as an option?"

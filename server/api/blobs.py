@@ -224,7 +224,7 @@ def read_blob(
     if_none_match: Annotated[str | None, Header(description="What the client has.")] = None,
 ) -> Response:
     """Return a blob's bytes, or a part of them, all checked against its name."""
-    size = bus.blobs.size(ref)
+    size = bus.blobs.require(ref)
     headers = _headers(ref)
     if has_tag(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)

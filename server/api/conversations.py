@@ -11,6 +11,7 @@ from fastapi import Request as Call
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus.local_bus import LocalBus
+from ...bus.log.log import near_ids
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.names import MAX_SEQ, check_agent
 from ...schema.message.reply_types import ReplyTypes
@@ -274,7 +275,7 @@ def _request(
 ) -> Request:
     message = bus.get(id)
     if message is None:
-        raise NotFound(f"no request {id[:255]!r} in the log")
+        raise NotFound(f"no request {id[:255]!r} in the log{near_ids(bus, id)}")
     reply_types = ReplyTypes.of(message.type, success_type, failure_type)
     reply_types.require(message.type)
     asker = message.from_agent

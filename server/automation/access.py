@@ -20,6 +20,7 @@ from ...automation.plugins.discovery import Plugin
 from ...automation.routes.router import Index, Router
 from ...bus.local_bus import LocalBus
 from ...schema.errors import NotFound
+from ...schema.message.names import did_you_mean
 from ..access.access import GuardedRouter, bearer
 from ..access.table import AUTOMATION
 from ..access.tokens import Principal, Scope, Tokens, Unauthorized
@@ -111,7 +112,7 @@ class ServedConfig:
         """
         plugin = self.plugins.get(name)
         if plugin is None:
-            raise NotFound(f"there is no plugin {name[:100]!a}")
+            raise NotFound(f"there is no plugin {name[:100]!a}{did_you_mean(name, self.plugins)}")
         return plugin
 
     @cached_property

@@ -35,7 +35,7 @@ from ...automation.routes.runs import (
 )
 from ...bus.local_bus import LocalBus
 from ...schema.errors import AckbusError, NotFound
-from ...schema.message.names import MAX_SEQ
+from ...schema.message.names import MAX_SEQ, did_you_mean
 from ...schema.message.times import format_ts, parse_ts
 from ...schema.paging import pages, seq_of
 from ...subscribers.jobs.errors import QueueNotFound
@@ -173,7 +173,12 @@ def trigger(
     running = config.plugins.get(plugin)
     declared = None if running is None else running.manifest.commands.get(command)
     if declared is None:
-        raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}")
+        hint = (
+            did_you_mean(plugin, config.plugins)
+            if running is None
+            else did_you_mean(command, running.manifest.commands)
+        )
+        raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}{hint}")
     if declared.type != "read":
         who.require(Scope.PLUGIN_RW)
     payload = (body.payload if body else None) or {}

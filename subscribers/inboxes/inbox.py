@@ -69,6 +69,7 @@ class Inbox:
             raise InvalidInput(f"recheck_s must be above 0, not {recheck_s:g}")
         self.bus = bus
         self.agent = agent
+        self.has_cursor = False
         self.max_deliveries = max_deliveries
         self.retry_pause_s = retry_pause_s
         self._pace = Pace() if recheck_s is None else Pace(recheck_s, recheck_s)
@@ -129,9 +130,10 @@ class Inbox:
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         pattern = None if type is None else TypePattern(type)
-        messages = self._mail.look(limit, pattern).messages
-        if messages or wait_s <= 0:
-            return messages
+        view = self._mail.look(limit, pattern)
+        self.has_cursor = view.cursor > 0
+        if view.messages or wait_s <= 0:
+            return view.messages
         return wait_for(
             self.bus,
             lambda: self._mail.look(limit, pattern).messages,

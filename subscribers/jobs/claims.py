@@ -251,6 +251,10 @@ class Claims(Table):
         row = self._engine.row(SQL["claim"], (token,))
         return None if row is None else ClaimRecord(*row)
 
+    def workers(self) -> dict[int, str]:
+        """Return the worker group that claimed a message last, by the seqs of all jobs."""
+        return {seq: group for seq, group, _ in self._engine.rows(SQL["workers_of_messages"])}
+
     def of_job(self, info: QueueInfo, seq: int) -> list[ClaimRecord]:
         """Return every claim there was on a job, the oldest first."""
         rows = self._engine.rows(SQL["claims_of_job"], (info.id, seq))

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from ...bus.errors import SegmentMissing
-from ...bus.log.log import find_message
+from ...bus.log.log import find_message, near_ids
 from ...schema.arguments import checked, with_checked_arguments
 from ...schema.errors import NotFound
 from ...schema.message.names import seq_in
@@ -135,7 +135,8 @@ def _start(bus: LocalBus, key: str) -> Message:
         message = None if seq is None else bus.get(seq)
     if message is None:
         raise NotFound(
-            f"nothing in the bus is called {key!a}; give the id or seq of a message,"
+            f"nothing in the bus is called {key!a}{near_ids(bus, key)}; give the id or seq of a"
+            " message,"
             f" a conversation, {CLAIM}:TOKEN, or QUEUE:SEQ"
         )
     return message
@@ -229,7 +230,8 @@ def read_receipts(bus: LocalBus, key: int | str) -> list[ReadReceipt]:
     """
     message = find_message(bus, str(key))
     if message is None:
-        raise NotFound(f"no message {str(key)[:255]!a} in the log; see 'bus read'")
+        hint = near_ids(bus, str(key))
+        raise NotFound(f"no message {str(key)[:255]!a} in the log{hint}; see 'bus read'")
     queues = list(_in_queues(bus, message))
     return [*_in_inboxes(bus, message, queues), *queues]
 

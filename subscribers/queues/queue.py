@@ -121,7 +121,8 @@ class Queue:
         Args:
             bus: an open bus.
             name: its name.
-            pattern: the types of the messages that it takes in; None takes its name for that.
+            pattern: the types of the messages that it takes in; None takes its name for that, and
+                an existing queue as it is.
             start: `beginning` (all that the log holds), `now`, or a seq; only for a new queue.
             group: the worker group whose addressed messages it takes in, if `addressed` is not
                 among the rules; only for a new queue.
@@ -131,8 +132,7 @@ class Queue:
             InvalidInput: an argument breaks a rule.
             QueueMismatch: the queue has another pattern, or another value of a given rule.
         """
-        types = name if pattern is None else pattern
-        return cls(bus, Queues(bus).create(name, types, start=start, group=group, **rules))
+        return cls(bus, Queues(bus).create(name, pattern, start=start, group=group, **rules))
 
     @classmethod
     def open(cls, bus: LocalBus, name: str) -> Queue:

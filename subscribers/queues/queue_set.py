@@ -10,6 +10,7 @@ from ...bus import tracing
 from ...bus.doorbell import ring
 from ...bus.heartbeats import Liveness
 from ...schema.errors import NotFound, Refused
+from ...schema.message.names import near_names
 from ...schema.message.patterns import TypePattern
 from ...schema.paging import pages
 from ...schema.queries import engine_of
@@ -285,9 +286,6 @@ def _has_work(queue: QueueAtHand, now_ms: int) -> bool:
 
 # The worker groups of each queue, and whether a type of requests is served.
 
-#: How many served types that are similar a warning names.
-_NEAREST = 3
-
 #: The states of the heart of a live worker group.
 _ALIVE = (Liveness.ALIVE, Liveness.WARN)
 
@@ -319,10 +317,8 @@ class QueueWorkers:
         for info in queues:
             if TypePattern(info.pattern).matches(type) and self._is_served(info, live):
                 return None
-        import difflib  # slow to load, and only mistakes need it
-
         served = [info.pattern for info in queues if self._is_served(info, live)]
-        near = difflib.get_close_matches(type, served, _NEAREST)
+        near = near_names(type, served)
         hint = f"; near: {', '.join(near)}" if near else ""
         return f"no live worker serves {type!r}{hint}; it waits for one all the same"
 

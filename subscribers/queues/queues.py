@@ -10,7 +10,7 @@ from ...bus.doorbell import ring
 from ...bus.errors import SegmentMissing
 from ...schema.errors import BusUnusable, InvalidInput, shown
 from ...schema.message.message import Message
-from ...schema.message.names import check_agent, check_queue_name
+from ...schema.message.names import check_agent, check_queue_name, did_you_mean
 from ...schema.message.patterns import TypePattern, check_pattern, is_acted_queue
 from ...schema.message.times import MAX_TS_MS
 from ...schema.queries import engine_of
@@ -223,7 +223,7 @@ class Queues:
     def create(
         self,
         name: str,
-        pattern: str,
+        pattern: str | None = None,
         *,
         start: Start = BEGINNING,
         group: str | None = None,
@@ -233,7 +233,7 @@ class Queues:
 
         Args:
             name: its name.
-            pattern: a type pattern.
+            pattern: a type pattern; None is its name for a new queue, and any for an existing one.
             start: `beginning`, `now`, or the seq of the first message that it takes in; an existing
                 queue stays where it is.
             group: the `addressed` of a new queue, unless `rules` has that rule.
@@ -242,7 +242,8 @@ class Queues:
 
         Raises:
             InvalidInput: an argument breaks a rule.
-            QueueMismatch: the queue has another pattern, or another value of a given rule.
+            QueueMismatch: the queue has another pattern, or another value of a given rule: only
+                what was given is compared.
         """
         if group is not None:
             check_agent(group)
@@ -253,7 +254,7 @@ class Queues:
             filled_seq = seq_before(self._bus, start)
             if self._engine.row(SQL["queue"], (name,)) is None:
                 initial = policy if "addressed" in rules else replace(policy, addressed=group)
-                self._add(name, pattern, filled_seq, initial)
+                self._add(name, name if pattern is None else pattern, filled_seq, initial)
             info = self.get(name)
         _check_same(info, pattern, rules, policy)
         return info
@@ -273,16 +274,9 @@ class Queues:
         """
         row = self._engine.row(SQL["queue"], (name,))
         if row is None:
-            hint = self._hint(name)
+            hint = did_you_mean(name, (info.name for info in self.list()))
             raise QueueNotFound(f"there is no queue {name!r}{hint}; see 'bus queue list'")
         return _info(row)
-
-    def _hint(self, name: str) -> str:
-        """Return the names that a misspelt name may stand for, as a part of an error."""
-        import difflib
-
-        near = difflib.get_close_matches(name, [info.name for info in self.list()])
-        return f"; did you mean {', '.join(near)}?" if near else ""
 
     def list(self) -> list[QueueInfo]:
         """Return all queues, by name."""
@@ -373,8 +367,10 @@ def policy_with(base: Policy, rules: Mapping[str, Any]) -> Policy:
     return replace(base, **rules)
 
 
-def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], policy: Policy) -> None:
-    if info.pattern != pattern:
+def _check_same(
+    info: QueueInfo, pattern: str | None, rules: Mapping[str, Any], policy: Policy
+) -> None:
+    if pattern not in (None, info.pattern):
         raise QueueMismatch(
             f"queue {info.name!r} exists and takes in {info.pattern}, not {pattern}; use"
             " another queue name"

@@ -19,6 +19,7 @@ from ...git.repository import CommandFailed, GitFailed
 from ...git.sealed import TrustedRepositories, sealed_around
 from ...schema.errors import NotFound, Refused
 from ...schema.message.canonical_json import encode
+from ...schema.message.names import did_you_mean
 from ...schema.message.times import format_ts
 from ..records.task_table import Landings, TaskTable
 from ..steps.messages import FOLDED, QUEUES, REQUESTS, STATE_CHANGE, Fold, TaskNotFound, fold
@@ -412,8 +413,10 @@ def _find(bus: LocalBus, name: str, folder: str) -> Task:
             commit = name
         task = None if commit is None else table.landed_as(commit)
     if task is None:
+        hint = did_you_mean(name, table.names())
         raise TaskNotFound(
-            f"no task is named {name!r}, or has landed as such a commit; see 'bus task list --all'"
+            f"no task is named {name!r}, or has landed as such a commit{hint}; see"
+            " 'bus task list --all'"
         )
     if task.state != "COMPLETED":
         raise Refused(f"task {task.task!r} is {task.state}: it has not landed")

@@ -88,7 +88,7 @@ class LandingEntry:
     @property
     def words(self) -> str:
         """The message of a merge commit."""
-        subject = f"Merge {self.branch}" if self.title is None else self.title
+        subject = f"Merge {self.name}" if self.title is None else self.title
         return f"{subject}\n" if self.task is None else f"{subject}\n\nTask: {self.task}\n"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from tempfile import TemporaryDirectory
 
 from ...git.branches.candidates import Candidates, contains
@@ -10,7 +11,8 @@ from ...git.sealed import SealedRepository, own_folder
 from ...git.trees.rescue import DoneHeads
 from ...schema.errors import Refused, shown
 from ...subscribers.jobs.jobs import Jobs
-from ..records.task_table import Landings
+from ..records.task import LIVE
+from ..records.task_table import Landings, TaskTable
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, QUEUES, completion
 from ..steps.planning import open_queue
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ...bus.local_bus import LocalBus
     from ...git.branches.candidates import CandidateConflict
     from ...git.branches.repositories import RepositoryPlace
+    from ..records.task import Task
     from .entries import OutcomeKind
     from .integrator import IntegratorRules
 
@@ -89,6 +92,35 @@ def waiting(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> li
         if any(job.ended_at_ms is None for job in completions):
             entries.append(entry)
     return sorted(entries, key=lambda entry: (entry.message.priority, entry.message.seq))
+
+
+def unlanded(bus: LocalBus, place: RepositoryPlace, target: str) -> Iterator[str]:
+    """Yield a sentence for each task of a repository that has not landed: whom it waits for."""
+    table = TaskTable.of(bus)
+    for task in table.find(states=LIVE):
+        if task.repository == place.common_dir:
+            yield f"task {task.task!r} {_waits_for(table, task, target)}"
+
+
+def _waits_for(table: TaskTable, task: Task, target: str) -> str:
+    name, reviewer = task.task, task.reviewer or task.requester
+    if task.unproven:
+        return f"waits for a person, since its row was lost: 'bus task confirm {name}'"
+    if task.blocked is not None:
+        return f"waits for an answer by {shown(task.requester)}: 'bus task show {name}'"
+    if task.state == "IN_REVIEW":
+        return f"waits for the review by {shown(reviewer)}: 'bus task diff {name}'"
+    if task.state == "APPROVED" and task.target != target:
+        return f"is for {shown(task.target)}: 'bus integrate --into {shlex.quote(task.target)}'"
+    if task.state == "APPROVED":
+        return "is approved, and waits in the queue completions: 'bus queue show completions'"
+    if task.state == "WORKING":
+        return f"waits for {shown(task.worker)}, whose work it is: 'bus task show {name}'"
+    others = [table.get(other) for other in task.depends_on]
+    before = [other.task for other in others if other is not None and other.state != "COMPLETED"]
+    if before:
+        return f"waits for {', '.join(before)} to land: 'bus task show {before[0]}'"
+    return f"waits for {shown(task.worker)} to begin: 'bus task show {name}'"
 
 
 def look(bus: LocalBus, place: RepositoryPlace, rules: IntegratorRules) -> Iterator[LandingResult]:

@@ -9,6 +9,7 @@ from ...bus import tracing
 from ...bus.leases import Lease
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import LeaseLost
+from ...schema.message.names import did_you_mean
 from ...schema.message.patterns import UNPROVEN
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.jobs import Jobs
@@ -63,8 +64,9 @@ class Changes:
         task = self.table.get(name)
         if task is None:
             job = TaskJobs(self.bus).of(name)
-            hint = f"there is no task {name!r}; see 'bus task list'"
-            raise TaskNotFound(hint if job is None else job.next_step)
+            hint = did_you_mean(name, self.table.names())
+            no_task = f"there is no task {name!r}{hint}; see 'bus task list'"
+            raise TaskNotFound(no_task if job is None else job.next_step)
         return task
 
     def proven(self, name: str) -> Task:

@@ -1,6 +1,9 @@
 """Heartbeats: one row for each agent, beaten by a thread that waits for nobody's work."""
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ from ackbus import Bus, Message, Session
 from ackbus.bus import heartbeats as module
 from ackbus.errors import InvalidInput
 from ackbus.model import Heartbeat, Liveness
+from ackbus.schema.process_table import process, system
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
@@ -275,3 +279,105 @@ def test_of_several_commands_the_last_counts(bus: Bus, beats: Beats) -> None:
     assert beat_of(bus).task == "t49"
     heart.stop()
     assert [status for _, _, status in beats()] == ["working", "stopped"]
+
+
+# The end of a process whose heart beat: anybody can write the entry that names it.
+
+
+def process_text(pid: int | str = 4194303, began: str = "7", host: str | None = None) -> str:
+    """Return what an entry says of a process; as default, of one of this machine that has ended."""
+    return f"process {pid} since {began} on {host or system()}"
+
+
+def test_an_agent_is_dead_as_soon_as_the_process_of_its_heart_has_ended(
+    bus: Bus, bus_dir: Path
+) -> None:
+    """And alive again by its next beat; a heart that stops in order is stopped, not dead."""
+    script = (
+        "import sys, ackbus\n"
+        "with ackbus.Bus.open(sys.argv[1]) as bus, bus.heart('alice'):\n"
+        "    sys.stdin.read()\n"
+    )
+    words = [sys.executable, "-c", script, str(bus_dir)]
+    for end, liveness in ((subprocess.Popen.kill, "dead"), (None, "stopped")):
+        with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+            wait_until(lambda: status_of(bus) == "idle" and beat_of(bus).liveness == "alive")
+            if end is not None:
+                end(child)
+                wait_until(lambda: beat_of(bus).liveness != "alive")  # before it was waited for
+        assert (beat_of(bus).liveness, beat_of(bus).age_s < 30) == (liveness, True)
+
+
+@pytest.mark.parametrize(
+    ("processes", "liveness"),
+    [
+        ([process_text()], "dead"),
+        ([process_text(), process_text(4194302)], "dead"),
+        ([process_text(os.getpid())], "dead"),  # the number was given again
+        ([process_text(), str(process(os.getpid()))], "alive"),  # another worker of the group
+        ([process_text(host="0123abcd.4026531836")], "alive"),
+        ([process_text(host=system().split(".")[0] + ".1")], "alive"),
+        ([process_text(host=".")], "alive"),
+        ([process_text(), process_text(host="0123abcd.1")], "alive"),
+        ([process_text(began="")], "alive"),
+        ([process_text(0)], "alive"),
+        ([process_text(-1)], "alive"),
+        ([process_text("9" * 12)], "alive"),
+        ([process_text(1)] * 65, "alive"),
+        (["process"], "alive"),
+        (["\x1b[2J"], "alive"),
+        ([], "alive"),
+    ],
+)
+def test_only_processes_that_were_seen_to_end_make_an_agent_dead(
+    bus: Bus, bus_dir: Path, processes: list[str], liveness: str
+) -> None:
+    """Each value by anybody: another machine's, a container's, one that runs, and nonsense."""
+    bus.heartbeats.beat("alice")
+    ts_ms = beat_of(bus).ts_ms
+    write_hearts(bus_dir, "\n".join(f"{ts_ms} {text}" for text in processes))
+    assert beat_of(bus).liveness == liveness
+    assert [beat.liveness for beat in bus.heartbeats.list()] == [liveness]
+
+
+@pytest.mark.parametrize(
+    "value", ["", "\n", "x", "1", " ", "-5 x", "9" * 5000, "\u0661 x", "a\x00b", b"\xff\xfe 1"]
+)
+def test_an_entry_of_any_form_keeps_the_heartbeats_readable(
+    bus: Bus, bus_dir: Path, value: str | bytes
+) -> None:
+    bus.heartbeats.beat("alice")
+    write_hearts(bus_dir, value)
+    assert beat_of(bus).liveness == "alive"
+    bus.heartbeats.beat("alice", process=process_text())
+    assert beat_of(bus).liveness == "dead"
+
+
+def test_a_false_entry_ends_with_the_next_beat(bus: Bus, bus_dir: Path) -> None:
+    """M-66: a beat by plain SQL, from any machine, goes by its time, whatever was said before."""
+    bus.heartbeats.beat("alice", process=process_text())
+    assert beat_of(bus).liveness == "dead"
+    backdate(bus_dir, "alice", 1)
+    assert beat_of(bus).liveness == "alive"
+    write_hearts(bus_dir, f"{beat_of(bus).ts_ms - 1} {process_text()}")
+    assert beat_of(bus).liveness == "alive"
+
+
+def test_workers_of_one_group_live_while_one_of_them_does(bus: Bus, bus_dir: Path) -> None:
+    """Each process notes itself; the last that stops in order takes the entry with it."""
+    own = str(process(os.getpid()))
+    bus.heartbeats.beat("alice", process=own)
+    bus.heartbeats.beat("alice", process=process_text())
+    assert beat_of(bus).liveness == "alive"
+    bus.heartbeats.beat("alice", "stopped", process=own)
+    bus.heartbeats.beat("alice", process=process_text())
+    assert beat_of(bus).liveness == "dead"
+    bus.heartbeats.beat("alice", "stopped", process=process_text())
+    assert connect(bus_dir).execute("SELECT 1 FROM meta WHERE key LIKE 'hearts%'").fetchall() == []
+
+
+def write_hearts(bus_dir: Path, value: str | bytes) -> None:
+    """Write the entry of alice's hearts as any program can: bytes stand for broken text."""
+    connect(bus_dir).execute(
+        "INSERT OR REPLACE INTO meta VALUES ('hearts of alice', CAST(? AS TEXT))", (value,)
+    )

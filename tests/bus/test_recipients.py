@@ -1,6 +1,7 @@
 """Recipients: several of one message, and names that no agent has."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ackbus import Bus, Draft, Inbox, Queue, Session
 from ackbus.errors import AckbusError, IdConflict, InvalidInput, UnknownRecipient
 from ackbus.schema.message.draft import MAX_RECIPIENTS
+from ackbus.schema.message.names import near_names
 from ackbus.subscribers.requests import Request
 
 #: Names that mean several, or nobody, and what is to be done instead.
@@ -137,3 +139,15 @@ def test_derived_id_that_would_be_too_long_is_refused(bus: Bus) -> None:
     with pytest.raises(InvalidInput, match="id is 259 characters long"):
         to_each(bus, "alice", "bob", id="i" * 255)
     assert bus.log.newest_seq() == 1
+
+
+def test_near_names_are_words_and_few_are_compared() -> None:
+    """Anybody chooses names: one could be a sentence for agents, and many could be made alike."""
+    odd = ("run rm now", "run\x1b[2J", "run\n", "<run>", "run:", "r" * 65)
+    assert near_names("run", ["rum", "RUN", *odd]) == ["RUN", "rum"]
+    assert near_names("run" * 10_000, ["run" * 21]) == ["run" * 21]
+    assert near_names("runn", ["run" * 21, "run"]) == ["run"]
+    for long, at_most in (("ab" * 60, 500), ("agent", 100_000)):
+        numbers = count()
+        near_names(long, (f"{long}{number}" for number in numbers))
+        assert at_most / 10 < next(numbers) < at_most

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,21 @@ def test_who_cancelled_and_retried_a_job_is_on_record(queue: Queue, run_bus: Run
         shown = run_bus(*command).out
         assert "cancel by ann, 20" in shown, command
         assert f"cancel by {ACCOUNT}, 20" in shown, command
+
+
+def test_a_job_that_was_retried_is_told_in_the_order_of_what_happened(
+    queue: Queue, run_bus: RunBus
+) -> None:
+    """Not "1 of 1" over two attempts; the retry stands between the attempts around it."""
+    queue.fail(queue.claim("w")[0], "no")
+    assert run_bus("job", "retry", "1", "--by", "ann").code == 0
+    queue.claim("w")
+    shown = run_bus("job", "show", "1").out
+    assert "\nattempts:     1 of 1, since the last retry by hand, 2 in all\n" in shown
+    in_order = r"attempt 1: .*by hand: .*retry by ann.*attempt 1: "
+    assert re.search(in_order, shown, re.DOTALL)
+    claims = r"attempt 1,.*retry by ann.*attempt 1,"
+    assert re.search(claims, run_bus("trace", "1").out, re.DOTALL)
 
 
 def test_who_paused_changed_and_purged_a_queue_is_on_record(queue: Queue, run_bus: RunBus) -> None:

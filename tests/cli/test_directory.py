@@ -13,6 +13,7 @@ from ackbus.cli import app
 
 from ..conftest import RunBus
 from .conftest import OF_A_SERVICE, assert_error
+from .git import Git, git_env
 
 
 def test_init_makes_a_bus_and_is_safe_to_repeat(run_bus: RunBus, project: Path) -> None:
@@ -24,6 +25,27 @@ def test_init_makes_a_bus_and_is_safe_to_repeat(run_bus: RunBus, project: Path) 
     there = {"dir": str(where), "made": False, "durability": "normal"}
     assert json.loads(run_bus("init", "--json").out) == there
     assert stat.S_IMODE(where.stat().st_mode) == 0o700
+
+
+def test_init_in_a_repository_says_what_git_sees_of_it(
+    run_bus: RunBus, project: Path, tmp_path: Path, bus_env: dict[str, str]
+) -> None:
+    """And git agrees; beside files of a project, where ours are named one by one, too."""
+    (project / "sub").mkdir()
+    for name, what in ((".worker-state", "it"), ("sub", "its files")):
+        (project / name).mkdir(exist_ok=True)
+        (project / "sub" / "notes").touch()
+        git = Git(project, git_env(bus_env))
+        git.ok("init", "--quiet")
+        said = run_bus("init", "--dir", name).out.splitlines()
+        assert said[0] == f"made a bus in {project / name}"
+        assert said[1].startswith("bus.db there is the log")
+        assert said[2].startswith(f"git sees nothing of {what}, by the .gitignore there")
+        run_bus("publish", "t", "--from", "a", "--dir", name)
+        assert git.ok("status", "--porcelain", "--untracked-files=all").split() in (
+            ["??", "sub/notes"],
+        )
+        assert run_bus("init", "--dir", name).out.count("\n") == 1
 
 
 def test_init_leaves_an_empty_export_and_touches_none(run_bus: RunBus, project: Path) -> None:

@@ -404,3 +404,12 @@ def test_what_commands_printed_can_not_act_on_a_terminal(
     for sent in (run_bus(*line).out, on_terminal(*line), on_terminal(*line, "--json")):
         assert not re.search("\x1b]|\x1b\\[2J|[\x07\x9b\u202e\u2066\u2028\t]", sent)
         assert "owned" in sent
+
+
+def test_a_job_about_a_task_names_it_in_the_list(run_bus: RunBus, bus: Bus) -> None:
+    """A name that could be read as words is left out."""
+    Queue.create(bus, "completions", "done")
+    for task in ("fix-login", "fix login; rm", 7):
+        bus.publish("done", {"task": task}, from_agent="w")
+    rows = run_bus("job", "list", "--queue", "completions").out.splitlines()[1:]
+    assert [re.split("  +", row)[2] for row in sorted(rows)] == ["done fix-login", "done", "done"]

@@ -28,6 +28,19 @@ def publish(bus: Bus, count: int = 1, type: str = "review") -> None:
         bus.publish(type, number, from_agent="lead")
 
 
+def test_creating_a_queue_that_exists_compares_only_what_was_given(
+    run_bus: RunBus, bus: Bus
+) -> None:
+    line = ("queue", "create", "reviews")
+    made = run_bus(*line, "--type", "review.*", "--max-running", "3")
+    for options in ((), ("--type", "review.*"), ("--max-running", "3")):
+        again = run_bus(*line, *options)
+        assert (again.code, again.out, again.err) == (0, made.out, "")
+    for options in (("--type", "reviews"), ("--max-running", "4"), ("--retry", "asked")):
+        assert_error(run_bus(*line, *options), 3, "exists")
+    assert run_bus("queue", "list", "--json").out.count("review.*") == 1
+
+
 def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus, bus: Bus) -> None:
     """X-02: every rule can be given; what is not given has its default."""
     rules = {
@@ -63,7 +76,8 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
     assert run_bus(*line).code == 0
     other = [word if word != "1.5s" else "9s" for word in line]
     assert_error(run_bus(*other), 3, "--backoff 1.5s, not 9s", "bus queue set")
-    assert_error(run_bus("queue", "create", "reviews"), 3, "review.*", "another queue name")
+    other_type = run_bus("queue", "create", "reviews", "--type", "reviews")
+    assert_error(other_type, 3, "review.*", "another queue name")
     assert (
         json.loads(run_bus("queue", "create", "plain", "--json").out)["policy"]["backoff_s"] == 30
     )
@@ -175,11 +189,12 @@ def test_list_shows_how_much_waits(run_bus: RunBus, bus: Bus) -> None:
     Queues(bus).pause("all")
     head, *rows = (line.split() for line in run_bus("queue", "list").out.splitlines())
     assert " ".join(head) == (
-        "queue type state waiting delayed held running failed timed out dead oldest"
+        "queue type state waiting delayed held running succeeded failed timed out dead oldest"
     )
-    assert rows[0][:10] == ["all", ">", "paused", "3", "1", "0", "0", "0", "0", "0"]
-    assert rows[1][:10] == ["reviews", "review", "open", "1", "1", "0", "1", "0", "0", "1"]
+    assert rows[0][:11] == ["all", ">", "paused", "3", "1", "0", "0", "0", "0", "0", "0"]
+    assert rows[1][:11] == ["reviews", "review", "open", "1", "1", "0", "1", "0", "0", "0", "1"]
     queue.complete(two)
+    assert run_bus("queue", "list").out.splitlines()[2].split()[6:8] == ["0", "1"]  # succeeded
     every, reviews = map(json.loads, run_bus("queue", "list", "--json").out.splitlines())
     assert (every["queue"], every["state"], "paused_at" in every) == ("all", "paused", True)
     assert (reviews["completed"], reviews["failures"], reviews["success_rate"]) == (1, 1, 0.5)

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from ackbus import Bus
+from ackbus.tasks.steps.tasks import Tasks
 
+from ..tasks.conftest import new_task
 from .conftest import RunBus, assert_error
 
 PUBLISH = ("publish", "task", "look", "--from", "lead")
@@ -50,6 +52,85 @@ def test_name_that_means_several_is_refused(run_bus: RunBus, bus: Bus, name: str
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.parametrize("name", ["Bad Name", "alic e", " alice", "alice\t", "\u202eecila"])
+def test_what_is_no_name_is_refused_with_one_that_is(run_bus: RunBus, bus: Bus, name: str) -> None:
+    """By every command that names a recipient, before anything is stored."""
+    valid = {"Bad Name": "Bad-Name", "alic e": "alice", "\u202eecila": "ecila"}.get(name, "alice")
+    for line in (PUBLISH, ("request", "t.request", "?", "--from", "lead")):
+        ended = run_bus(*line, "--to", name)
+        assert ended.code in (2, 3)
+        assert_error(ended, ended.code, "spaces", "did you mean", valid)
+    assert bus.log.newest_seq() == 0
+    assert run_bus(*PUBLISH, "--to", valid).code == 0
+
+
+def test_an_agent_that_has_acted_is_reached_whatever_its_name(run_bus: RunBus, bus: Bus) -> None:
+    bus.heartbeats.beat("Bad Name")
+    ended = run_bus(*PUBLISH, "--to", "Bad Name")
+    assert (ended.code, ended.err) == (0, "")
+
+
+#: Lines that name nothing, and what stands near.
+MISTYPED = {
+    "poll alic": "alice",
+    "poll ALICE": "alice",
+    "inbox alic": "alice",
+    "parked list alic": "alice",
+    "agents forget alic --dry-run": "alice",
+    "wake alic --dry-run": "alice",
+    "read --agent alic": "alice",
+    "read --type jbo.build": "job.build",
+    "ack alic 1": "alice",
+    "queue show biuld": "build",
+    "job list --queue biuld": "build",
+    "queue pause biuld": "build",
+    "task show fix-logn": "fix-login",
+    "task diff fix-logn": "fix-login",
+    "task proof fix-logn": "fix-login",
+    "lease release chekout --token 1 --agent alice": "checkout",
+    "lease renew chekout --token 1 --agent alice": "checkout",
+    "check the-conversatoin": "the-conversation",
+    "check the-conv": "the-conversation",
+    "graph the-conversatoin": "the-conversation",
+    "show the-conversatoin": "the-conversation",
+    "inspect the-conversatoin": "the-conversation",
+    "trace the-conversatoin": "the-conversation",
+    "receipts the-conversatoin": "the-conversation",
+}
+
+
+@pytest.mark.parametrize("line", MISTYPED)
+def test_a_mistyped_name_is_answered_with_near_ones(run_bus: RunBus, bus: Bus, line: str) -> None:
+    bus.publish("job.build", from_agent="bob", id="the-conversation")
+    run_bus("queue", "create", "build", "--type", "job.build")
+    bus.leases.acquire("checkout", "bob")
+    Tasks(bus).assign(new_task("fix-login"), agent="lead")
+    err = run_bus(*line.split()).err
+    assert MISTYPED[line] in err.partition("did you mean")[2], err
+
+
+def test_polling_under_a_name_never_seen_says_so_and_stores_nothing(
+    run_bus: RunBus, bus: Bus
+) -> None:
+    """An agent that somebody writes to is expected; one that acknowledges is new, and known."""
+    bus.publish("news", from_agent="bob")
+    before = bus.agents.recorded()
+    for words, code in ((("poll", "carol"), 0), (("poll", "carol", "--json"), 0)):
+        ended = run_bus(*words)
+        assert (ended.code, ended.out.count("\n")) == (code, 1)
+        assert ended.err == "bus: the bus has never seen an agent 'carol'\n"
+    assert run_bus("poll", "bob").err == ""  # it has sent, and was not counted yet
+    assert bus.agents.recorded() == before
+    with pytest.warns(UserWarning, match="carol"):
+        bus.publish("task", from_agent="bob", to_agent="carol")
+    assert run_bus("poll", "carol").err == ""
+    ended = run_bus("ack", "carol", "2")
+    assert ended.out == "acknowledged 2: 2 messages\n"
+    assert ended.err == "bus: 'carol' is a new agent: the bus had never seen it\n"
+    assert run_bus("ack", "carol", "2").err == ""
+    assert run_bus("poll", "carol").err == ""
+
+
 def test_lines_may_name_several(run_bus: RunBus, bus: Bus) -> None:
     line = json.dumps({"type": "t", "from": "lead", "to": ["alice", "bob"], "id": "once"}).encode()
     assert run_bus("publish", "--jsonl", stdin=line).out.split() == ["once", "once:bob"]
@@ -68,3 +149,14 @@ def test_request_goes_to_one(run_bus: RunBus, bus: Bus) -> None:
     bus.publish("done", "yes", from_agent="bob", in_reply_to=ids[1])
     assert "pending" in run_bus("check", ids[0]).out
     assert run_bus("check", "2").out.endswith(" type=done\nyes\n")
+
+
+def test_the_same_warning_is_printed_once(run_bus: RunBus, bus: Bus) -> None:
+    """However many lines name the same recipient, in one command; another has its own."""
+    lines = [{"type": "t", "from": "lead", "to": name} for name in ("alcie", "alcie", "bbo")]
+    text = "\n".join(map(json.dumps, lines)).encode()
+    err = run_bus("publish", "--jsonl", stdin=text).err
+    assert sorted(line.count("alcie") for line in err.splitlines()) == [0, 1]
+    for words in (("a", "b"), ("c",)):
+        to = [word for name in words for word in ("--to", name)]
+        assert run_bus(*PUBLISH, *to).err.count("warning") == len(words)

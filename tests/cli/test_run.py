@@ -465,3 +465,19 @@ def test_two_workers_in_a_row_go_on_where_the_first_was_stopped(
     told = [int(found.payload) for found in bus.read(type="job.done")]
     assert sorted(told) == list(range(30))
     assert {job(queue, seq).attempt for seq in range(1, 31)} == {1}
+
+
+def test_drain_says_what_it_leaves_and_when_that_is_due(bus: Bus, run_bus: RunBus) -> None:
+    """A retry is due later, and others are at work: a queue that looks done is not."""
+    Queue.create(bus, REQUEST, retry="asked", backoff_s=3600.0)
+    ask(bus, "a", "b")
+    ended = run_bus("run", "--type", REQUEST, "--once", "--", "sh", "-c", "exit 75")
+    Queue.open(bus, REQUEST).claim("elsewhere")
+    ended = run_bus("run", "--type", REQUEST, "--drain", "--", "cat")
+    assert ended.code == 0
+    assert re.search(
+        r"^bus: queue '.*' is not empty: 1 job will be due for another attempt, or for the first,"
+        r" the next at \d{4}-\S+Z, in \d+ \w+; 1 job at other workers; see 'bus job list --queue ",
+        ended.err,
+        re.MULTILINE,
+    ), ended.err

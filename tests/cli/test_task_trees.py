@@ -118,6 +118,18 @@ def test_clean_prints_what_keeps_the_work(task: RunTask, main: Git) -> None:
     assert [main.ok("rev-parse", f"{ref}^{{commit}}") for ref in refs]
     assert head in main.ok("rev-list", "--all").split()
     assert not git.path.exists()
+    assert not git.path.parent.exists()
+
+
+@pytest.mark.parametrize("own", [".gitignore", "notes"])
+def test_clean_leaves_a_folder_with_what_somebody_put_there(
+    task: RunTask, main: Git, own: str
+) -> None:
+    folder = Path(str(spawn(task)["path"])).parent
+    (folder / own).write_text("mine\n")
+    assert task("cancel", "fix").code == 0
+    assert task("clean").code == 0
+    assert (folder / own).read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(

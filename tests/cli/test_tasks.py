@@ -1,6 +1,7 @@
 """bus task: the steps, list, show, log. Work trees and integration have tests of their own."""
 
 import json
+import re
 
 import pytest
 
@@ -106,6 +107,7 @@ def test_log_prints_the_messages_of_one_task(run_bus: RunBus, bus: Bus, made: Ta
 
 def test_show_prints_all_that_is_recorded(run_bus: RunBus, made: Task) -> None:
     shown = run_bus("task", "show", "fix-login")
+    assert re.search(r"^priority: +normal$", shown.out, re.MULTILINE)
     for text in ("worker-1/fix-login", "mend the login", "ASSIGNED", "held_until:"):
         assert text in shown.out
     assert json.loads(run_bus("task", "show", "fix-login", "--json").out)["prompt"]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ackbus import Bus, Draft, FieldMap
+from ackbus import Bus, Draft, FieldMap, Queue
 from ackbus.bus.heartbeats import Heartbeat, Liveness
 from ackbus.export.pictures.timeline import (
     PAUSE_WIDTH,
@@ -31,7 +31,9 @@ from ackbus.export.pictures.traffic import (
     sequence_diagram,
     width,
 )
+from ackbus.subscribers.jobs.claims import Claims
 
+from ..conftest import RunBus
 from ..programs import raw_sql, tamper
 from .test_importer import H5I, H5I_MAP
 
@@ -102,6 +104,19 @@ def test_a_sequence_diagram_has_an_arrow_for_each_message(talk: Bus) -> None:
         "    p2->>p2: 3 note<br/>to me",
         "    p1->>p2: 4 ping",
     ]
+
+
+def test_a_job_is_drawn_to_the_worker_that_has_it(talk: Bus, run_bus: RunBus) -> None:
+    """And to everybody as long as none has; on the time line as in both graphs."""
+    queue = Queue.create(talk, "start")
+    for lines in (run_bus("graph", "m1").out, run_bus("graph", "--agents").out):
+        assert "everybody" in lines
+    queue.claim("smith")
+    assert Claims.of(talk).workers() == {1: "smith"}
+    for lines in (run_bus("graph", "m1").out, run_bus("graph", "--agents").out):
+        assert ("everybody" in lines, "smith" in lines) == (False, True)
+    svg = run_bus("timeline").out
+    assert ("lead → smith" in svg, "everybody" in svg) == (True, False)
 
 
 def test_the_counts_of_a_flowchart_are_the_messages(talk: Bus) -> None:

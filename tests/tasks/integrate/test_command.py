@@ -7,10 +7,11 @@ import pytest
 
 from ackbus import Draft, Queue
 from ackbus.errors import Refused
+from ackbus.tasks.records.task import Task
 
 from ...cli.git import Git
 from ...conftest import RunBus
-from ..conftest import enter
+from ..conftest import enter, new_task
 from .conftest import Yard, lines
 
 
@@ -137,3 +138,27 @@ def test_completion_in_pushpals_form_is_integrated(yard: Yard) -> None:
     enter(yard.bus, draft)
     assert yard.integrate() == {"agent/w/job-1": "landed"}
     assert yard.subjects()[0] == "Mend line five"
+
+
+def test_once_says_what_waits_for_whom(yard: Yard, integrate: RunBus) -> None:
+    def new(name: str, **changed: object) -> Task:
+        fields = {"worker": "ann", "repository": yard.place.common_dir, "base": yard.main}
+        return yard.tasks.assign(new_task(name, **{**fields, **changed}), agent="lead")
+
+    new("begun")
+    new("later", depends_on=("begun",))
+    asked = new("asked")
+    yard.tasks.start("asked", agent="ann", token=asked.token)
+    yard.tasks.block("asked", agent="ann", token=asked.token, question="why?")
+    ready = new("ready", reviewer="eve")
+    yard.tasks.start("ready", agent="ann", token=ready.token)
+    yard.tasks.done("ready", agent="ann", token=ready.token, head=yard.main)
+    new("other", repository="/elsewhere/.git")
+    err = integrate("--once", "--check", "true").err
+    notes = [line.partition(" --dir ")[0] for line in err.splitlines() if "waits for" in line]
+    assert sorted(notes) == [
+        "bus: task 'asked' waits for an answer by 'lead': 'bus task show asked",
+        "bus: task 'begun' waits for 'ann' to begin: 'bus task show begun",
+        "bus: task 'later' waits for begun to land: 'bus task show begun",
+        "bus: task 'ready' waits for the review by 'eve': 'bus task diff ready",
+    ]
