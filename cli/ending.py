@@ -20,7 +20,18 @@ INTERRUPTED, READER_LEFT = 130, 141
 
 
 def guarded(call: Callable[[], int]) -> int:
-    """Run a command and return its exit code; no exception leaves it."""
+    """Run a command and return its exit code; no exception leaves it.
+
+    What it has published is exported after its output.
+    """
+    try:
+        return _run(call)
+    finally:
+        if (exporting := sys.modules.get(f"{__package__}.exporting")) is not None:
+            exporting.export_at_end()
+
+
+def _run(call: Callable[[], int]) -> int:
     output.write_whole()
     output.show_warnings()
     try:

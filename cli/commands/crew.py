@@ -77,7 +77,7 @@ def start(
             {"file": crew_file.path, "roles": roles}, f"{crew_file.path}: {len(roles)} roles"
         )
         return 0
-    with place.open() as bus:
+    with place.open(lives_long=not detach) as bus:
         if file is None:
             _refuse_found(crew_file.path)
         if not detach:
@@ -193,7 +193,7 @@ def integrate(
         results.append(result)
         _print(result)
 
-    with place.open() as bus:
+    with place.open(lives_long=not (once or branch)) as bus:
         if not rules.checks:
             output.note(
                 "warning: there are no checks, so what merges lands untested: give --check CMD,"

@@ -279,7 +279,7 @@ def run(
 
     rules = policy.rules()
     check_command(command[0])
-    with place.open() as bus, Supervisors() as supervisors:
+    with place.open(lives_long=True) as bus, Supervisors() as supervisors:
         queue = options.open_queue(bus, rules)
         worker = options.worker(bus, queue)
         work = options.work(bus, command, worker.group, supervisors)

@@ -85,9 +85,16 @@ class BusPlaceOnly:
     user: User = False
     verbose: Verbose = False
 
-    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> LocalBus:
-        """Open the bus; a write waits up to `write_timeout_s` for other writers."""
-        return arguments.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
+    def open(
+        self, *, write_timeout_s: float = WRITE_TIMEOUT_S, lives_long: bool = False
+    ) -> LocalBus:
+        """Open the bus; a write waits up to `write_timeout_s` for other writers.
+
+        With `lives_long` it is exported beside the command.
+        """
+        return arguments.open_bus(
+            self.directory, self.user, write_timeout_s=write_timeout_s, lives_long=lives_long
+        )
 
     def find(self) -> tuple[str, str]:
         """Return the directory of the bus, and the option or place that named it."""

@@ -30,10 +30,11 @@ class Counting(apsw.VFS):
     def xOpen(self, name, flags):
         return File(self.base, name, flags)
 counting = Counting()
+from ackbus.cli.ending import guarded
 from ackbus.cli.fast import hot
 call = hot.parse(sys.argv[1:])
 assert call is not None, "not a hot command"
-assert call() == 0
+assert guarded(call) == 0
 print("syncs", syncs)
 """
 
