@@ -16,10 +16,9 @@ from pathlib import Path
 from ..schema.errors import AckbusError, Refused, TimedOut
 from ..schema.queries import engine_of
 from ..subscribers.queues.queue_set import QueueSet
-from .config.faults import ConfigFaults, without_values
 from .config.load import TO_ACT, load
 from .config.sources import ACCESS, BY_NAME, gather, hashes_of, read_seal
-from .config.values import Frozen
+from .config.values import ConfigFaults, Frozen, without_values
 from .jobs import submission as plugin_queues
 from .jobs.dispatcher import DispatchRules
 from .jobs.submission import JobRequest
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..bus.local_bus import LocalBus
-    from .config.faults import Fault
     from .config.load import Demands
     from .config.models import Config
     from .config.sources import Origin
+    from .config.values import Fault
     from .jobs.submission import Submission
     from .plugins.discovery import Plugin, Registry
     from .schedules.scheduler import Scheduler

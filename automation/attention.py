@@ -17,11 +17,10 @@ from ..schema.findings import GRADES, bad, examine, ok, warn
 from ..schema.message.times import format_ts
 from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.jobs.policy import AUTOMATION
-from .config.faults import ConfigFaults
+from .config.values import ConfigFaults
 from .jobs.submission import queue_of, queues_of_plugins
 from .records.breakers import CLOSED, Breakers
-from .records.facts import Inits
-from .records.fence import Activations, Fence
+from .records.facts import Activations, Fence, Inits
 from .schedules.tables import Decisions, Schedules
 
 TYPE_CHECKING = False
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from ..schema.findings import Check, Finding
     from .jobs.endings import Alarms
     from .records.breakers import Breaker
-    from .records.facts import Init
-    from .records.fence import Activation
+    from .records.facts import Activation, Init
 
 # Measures of an automation, for its findings and metrics.
 #
@@ -139,16 +137,13 @@ def missed_times(bus: LocalBus) -> dict[str, int]:
     return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
 
 
-def starving_schedules(bus: LocalBus, limit: int = MAX_STARVING) -> list[StarvingSchedule]:
+def starving_schedules(bus: LocalBus) -> list[StarvingSchedule]:
     """Return the schedules that were kept from firing at least `STARVES_AFTER` times in a row.
 
-    Times outside of their days and windows don't count, and a paused schedule doesn't starve.
-
-    Args:
-        bus: an open bus.
-        limit: how many to return at most; the longest starving first.
+    Times outside of their days and windows don't count, and a paused schedule doesn't starve. The
+    longest starving come first, `MAX_STARVING` at most.
     """
-    starving = Schedules.of(bus).starving(STARVES_AFTER, limit)
+    starving = Schedules.of(bus).starving(STARVES_AFTER, MAX_STARVING)
     return [
         StarvingSchedule(
             schedule.plugin, schedule.id, schedule.kept_back, schedule.last_fired_ms, why

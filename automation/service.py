@@ -22,15 +22,14 @@ from ..workers.processes.own_child import GRACE_S
 from ..workers.processes.supervisors import Supervisors
 from .active_config import activate
 from .attention import Watch
-from .config.faults import ConfigFaults
+from .config.values import ConfigFaults
 from .jobs import submission
 from .jobs.dispatcher import Dispatcher, recover
 from .jobs.endings import TIMES_MISSED, Alarms, JobEndings
 from .jobs.plugin_run import LiveOutput
 from .jobs.submission import Submission, queues_of_plugins
 from .records.breakers import Breakers
-from .records.facts import Facts, JobLog
-from .records.fence import Activations, Fence, ServiceFenced
+from .records.facts import Activations, Facts, Fence, JobLog, ServiceFenced
 from .routes.flow import Contexts
 from .schedules.scheduler import Scheduler
 from .schedules.tables import Decisions

@@ -17,8 +17,7 @@ from ..subscribers.views import list_jobs
 from .attention import starving_schedules
 from .jobs.submission import PREFIX, queues_of_plugins
 from .records.breakers import CLOSED, Breaker, Breakers
-from .records.facts import Facts, Inits, JobLog, LogEntry
-from .records.fence import Activations, Fence
+from .records.facts import Activations, Facts, Fence, Inits, JobLog, LogEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from .jobs.plugin_run import HANDLE, check_event_type
 from .jobs.submission import AGENTS, JobRequest, Submission
 from .routes.flow import id_of
 from .routes.router import Router
-from .routes.tree import RunTree
+from .routes.runs import RunTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class WebhookDeliveries:
         id = None if delivery is None else id_of(f"{WEBHOOK} {endpoint.path}\n{delivery}")
         with self._bus.transaction():
             if id is not None and self._bus.log.get(id) is not None:
-                return StoredDelivery(self._first_job(endpoint, id), is_repeated=True)
+                return StoredDelivery(self._first_job(id), is_repeated=True)
             if endpoint.plugin is not None:
                 return StoredDelivery(self._job(endpoint.plugin, request, id))
             return StoredDelivery(self._run(request, id))
@@ -353,7 +353,7 @@ class WebhookDeliveries:
         first = next((job for job in jobs if job.answer is None), jobs[0] if jobs else None)
         return None if first is None else first.id
 
-    def _first_job(self, endpoint: WebhookEndpoint, id: str) -> str | None:
+    def _first_job(self, id: str) -> str | None:
         """Return the job of a delivery that was stored before."""
         message = self._bus.log.get(id)
         if message is None or message.type != EVENT:

@@ -20,9 +20,9 @@ from mcp_types import Implementation
 from measure import Options, at_most, options, record, summary
 
 from ackbus import Bus
-from ackbus.server.mcp.front import path_of_answers
-from ackbus.server.mcp.protocol import Protocol
+from ackbus.server.mcp.sdk_server import Protocol
 from ackbus.server.mcp.session import BusHandle, McpSession
+from ackbus.server.mcp.stdio import path_of_answers
 
 #: The estimates of before, with ids, times and tools as here.
 BEFORE = {

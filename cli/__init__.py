@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .show.output import Output
+
 __all__ = ["main"]
 
 
@@ -26,12 +28,14 @@ def main() -> int:
     gc.disable()
     from .ending import guarded, is_all_ended, leave
     from .inherited import put_right
+    from .show.output import Output
 
     put_right()
-    call = _action(arguments)
+    output = Output(arguments)
+    call = _action(output, arguments)
     gc.freeze()
     gc.enable()
-    code = guarded(call)
+    code = guarded(output, call)
     # To an agent's program exit code 2 means "block": an error of ours must not cause that.
     if arguments[:1] == ["hook"]:
         from .fast.agent_hooks import GOES_ON
@@ -46,16 +50,16 @@ def main() -> int:
     return code
 
 
-def _action(arguments: list[str]) -> Callable[[], int]:
+def _action(output: Output, arguments: list[str]) -> Callable[[], int]:
     """Return the action of a command line, loaded."""
     from .fast import hot
 
-    if call := hot.parse(arguments):
+    if call := hot.parse(output, arguments):
         return call
     if arguments and arguments[0] in ("git-clean", "git-merge", "git-textconv"):
         from .fast.git_drivers import driver
 
-        return driver(arguments)
+        return driver(output, arguments)
     from .app import run
 
-    return lambda: run(arguments)
+    return lambda: run(output, arguments)

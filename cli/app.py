@@ -24,7 +24,7 @@ from typer.core import TyperGroup
 from .. import __version__
 from .catalogue import GROUPS, MODULES
 from .definition import LazyCommands
-from .show import output
+from .show.output import Output
 
 # Errors of a command line, in our words instead of the parser's.
 
@@ -38,7 +38,7 @@ CommandLineError = ClickException
 _OF_COMMANDS = frozenset({"--dir", "--user", "--json", "--verbose", "-v"})
 
 
-def show(error: ClickException) -> int:
+def show(output: Output, error: ClickException) -> int:
     """Print the error on stderr in one line, and return the exit code."""
     if isinstance(error, NoArgsIsHelpError):  # a group without a command: help says what there is
         print(error.ctx.get_help(), file=sys.stderr)
@@ -127,11 +127,9 @@ app = typer.Typer(
 )
 
 
-def _print_version(on: bool) -> None:
+def _print_version(context: typer.Context, on: bool) -> None:
     if on:
-        from .. import __version__
-
-        output.line(f"bus {__version__}")
+        context.obj.line(f"bus {__version__}")
         raise typer.Exit
 
 
@@ -153,12 +151,12 @@ def program() -> Any:
     return typer.main.get_command(app)
 
 
-def run(arguments: list[str]) -> int:
+def run(output: Output, arguments: list[str]) -> int:
     """Run a command line and return its exit code; errors of ours pass through."""
     try:
-        code = program().main(args=arguments, prog_name="bus", standalone_mode=False)
+        code = program().main(args=arguments, prog_name="bus", standalone_mode=False, obj=output)
     except CommandLineError as error:
-        return show(error)
+        return show(output, error)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None  # typer would exit with 1 when the reader has left

@@ -10,7 +10,7 @@ from ..schema.errors import InvalidInput
 from ..schema.message.times import parse_duration_ms
 from ..schema.sqlite.database import WRITE_TIMEOUT_S, Database
 from .hints import AGENT_VARIABLE
-from .show import output
+from .show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
 
 def open_bus(
+    output: Output,
     directory: str | None,
     user: bool,
     *,
@@ -34,24 +35,26 @@ def open_bus(
     """
     from .exporting import CommandBus  # the guard most often needs no more than the file
 
-    bus = CommandBus(open_file(directory, user, write_timeout_s=write_timeout_s))
+    bus = CommandBus(open_file(output, directory, user, write_timeout_s=write_timeout_s))
     if lives_long:
         bus.export_beside()
     return bus
 
 
 def open_file(
-    directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
+    output: Output, directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
 ) -> Database:
     """Open the file of the same bus."""
     database = Database(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {database.layout.directory}")
     if database.backup_made_at_ms is not None:
-        _note_backup(database.layout.directory, database.backup_made_at_ms, database.now_ms())
+        _note_backup(
+            output, database.layout.directory, database.backup_made_at_ms, database.now_ms()
+        )
     return database
 
 
-def _note_backup(directory: str, made_at_ms: int, now_ms: int) -> None:
+def _note_backup(output: Output, directory: str, made_at_ms: int, now_ms: int) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema.sqlite.settings import age_of_backup
 

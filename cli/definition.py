@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..schema.errors import InvalidInput
 from .hints import AGENT_VARIABLE
+from .show.output import Output
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -49,7 +50,8 @@ class Commands:
         """Define a command; its docstring is its help.
 
         A parameter may be a set of options that several commands share: a dataclass whose fields
-        are options, each with a default.
+        are options, each with a default. A parameter or field `output` is no option: it gets the
+        output of the command line.
         """
 
         def command(function: F) -> F:
@@ -194,28 +196,31 @@ def _group_with(default: str) -> type[TyperGroup]:
     return Group
 
 
+#: The parameter by which typer hands over the context of a command line, with its output.
+_CONTEXT = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
 def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
     """Return a function that has the fields of the sets of options for parameters."""
     hints = get_type_hints(function, include_extras=True)
+    parameters = inspect.signature(function).parameters
     sets: dict[str, Any] = {
         name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
     }
-    if not sets:
-        return function
-    plain = [
-        plain_parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in inspect.signature(function).parameters.items()
-        for plain_parameter in (
-            _fields(sets[name]) if name in sets else [parameter.replace(annotation=hints[name])]
-        )
-    ]
+    plain = [_CONTEXT]
+    for name, parameter in parameters.items():
+        if name in sets:
+            plain += _fields(sets[name])
+        elif hints[name] is not Output:
+            plain.append(
+                parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            )
 
-    def call(**values: Any) -> int:
-        option_sets = {
-            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            for name, kind in sets.items()
-        }
-        return function(**option_sets, **values)
+    def call(context: typer.Context, **values: Any) -> int:
+        values["output"] = context.obj
+        for name, kind in sets.items():
+            values[name] = kind(**{field.name: values[field.name] for field in fields(kind)})
+        return function(**{name: values[name] for name in parameters})
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.__annotations__ = {
@@ -227,7 +232,7 @@ def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
 
 @cache  # most commands share the options that name the bus
 def _fields(kind: type[Any]) -> list[inspect.Parameter]:
-    """Return the fields of a set of options as parameters."""
+    """Return the options of a set as parameters."""
     hints = get_type_hints(kind, include_extras=True)
     return [
         inspect.Parameter(
@@ -237,4 +242,5 @@ def _fields(kind: type[Any]) -> list[inspect.Parameter]:
             annotation=hints[field.name],
         )
         for field in fields(kind)
+        if hints[field.name] is not Output
     ]

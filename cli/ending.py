@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..schema.errors import AckbusError, StatementRefused
-from .show import output
+from .show.output import NOTHING, write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,32 +14,33 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from ..schema.errors import RowDamaged
+    from .show.output import Output
 
 #: The exit codes after Ctrl-C, and after the reader of a pipe has left: 128 and the signal.
 INTERRUPTED, READER_LEFT = 130, 141
 
 
-def guarded(call: Callable[[], int]) -> int:
-    """Run a command and return its exit code; no exception leaves it.
+def guarded(output: Output, call: Callable[[], int]) -> int:
+    """Run a command and return its exit code; no exception leaves it, errors go to `output`.
 
     What it has published is exported after its output.
     """
     try:
-        return _run(call)
+        return _run(output, call)
     finally:
         if (exporting := sys.modules.get(f"{__package__}.exporting")) is not None:
-            exporting.export_at_end()
+            exporting.export_at_end(output)
 
 
-def _run(call: Callable[[], int]) -> int:
-    output.write_whole()
+def _run(output: Output, call: Callable[[], int]) -> int:
+    write_whole()
     output.show_warnings()
     try:
         try:
             code = call()
             output.print_note_at_end()
-            if code == output.NOTHING:
-                output.note_empty(sys.argv[1:])
+            if code == NOTHING:
+                output.note_empty()
             return code
         finally:
             output.flush()
@@ -50,22 +51,22 @@ def _run(call: Callable[[], int]) -> int:
         return INTERRUPTED
     except AckbusError as error:
         if isinstance(error, StatementRefused) and (damaged := _damage_behind(error)) is not None:
-            return _failed(str(damaged), error)
+            return _failed(output, str(damaged), error)
         output.error(str(error), error)
         return error.exit_code
     except OSError as error:
-        return _failed(_in_words(error), error)
+        return _failed(output, _in_words(error), error)
     except ImportError as error:
         from . import extras
 
         # The dynamic loader gives its reason in words: too many open files, for instance.
-        return _failed(extras.hint_of_missing(error) or str(error), error)
+        return _failed(output, extras.hint_of_missing(error) or str(error), error)
     except Exception as error:
         damaged = _damage_behind(error)
         if damaged is not None:
-            return _failed(str(damaged), error)
-        hint = "" if output.is_verbose() else "; -v shows where"
-        return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
+            return _failed(output, str(damaged), error)
+        hint = "" if output.is_verbose else "; -v shows where"
+        return _failed(output, f"unexpected {type(error).__name__}: {error}{hint}", error)
 
 
 def _damage_behind(error: Exception) -> RowDamaged | None:
@@ -112,7 +113,7 @@ def leave(code: int) -> NoReturn:
         os._exit(code)
 
 
-def _failed(what: str, error: Exception) -> int:
+def _failed(output: Output, what: str, error: Exception) -> int:
     output.error(what, error)
     _drop_output()  # the interpreter must not try to write it again at its end
     return 1

@@ -11,11 +11,11 @@ from contextlib import suppress
 from ..bus.local_bus import LocalBus
 from ..schema.directory.layout import may_export_unasked
 from ..schema.errors import AckbusError
-from .show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..export.jsonl.exporter import BackgroundExporter
+    from .show.output import Output
 
 #: The buses that stay open until the output of the command is out.
 _unclosed: list[CommandBus] = []
@@ -58,7 +58,7 @@ def export_all_at_end() -> None:
     _exports_all = True
 
 
-def export_at_end() -> None:
+def export_at_end(output: Output) -> None:
     """Export what was published here, and close the buses. Never raises, and never waits."""
     while _unclosed:
         bus = _unclosed.pop()

@@ -19,7 +19,7 @@ from . import arguments
 from .hints import AGENT_VARIABLE
 from .own_session import name_here
 from .running.looking import looking
-from .show import output
+from .show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ CONFLICT = 3
 
 @looking()
 def check(
+    output: Output,
     mode: str,
     push: str | None = None,
     *,
@@ -97,7 +98,7 @@ def check(
         directory, user: which bus.
     """
     check_mode(mode, BLOCK, WARN)
-    mode = _chosen(mode)
+    mode = _chosen(output, mode)
     if mode == OFF:
         return 0
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
@@ -117,15 +118,20 @@ def check(
         return CONFLICT if mode == BLOCK else 0
     if not files:
         return 0
-    with closing(arguments.open_file(_bus_around(tree, directory, user), user)) as database:
+    with closing(arguments.open_file(output, _bus_around(tree, directory, user), user)) as database:
         if not LiveReservations(database).rows(database.now_ms()):
             return 0  # most often; all else would take as long to load again
-        has_conflict = _print_conflicts(database, files, pushed, agent, mode)
+        has_conflict = _print_conflicts(output, database, files, pushed, agent, mode)
     return CONFLICT if has_conflict and mode == BLOCK else 0
 
 
 def _print_conflicts(
-    database: Database, files: list[str], pushed: dict[str, int], agent: str | None, mode: str
+    output: Output,
+    database: Database,
+    files: list[str],
+    pushed: dict[str, int],
+    agent: str | None,
+    mode: str,
 ) -> bool:
     """Print the conflicts of changed files; return whether there are some.
 
@@ -151,7 +157,7 @@ def _print_conflicts(
 
     with LocalBus(database) as bus:
         for conflict in conflicts:
-            if output.is_json():
+            if output.is_json:
                 output.json_line(conflict_record(bus, conflict))
             else:
                 output.note(_line(bus, conflict, mode))
@@ -170,7 +176,7 @@ def _pushed_refs() -> bytes:
     return all_input()
 
 
-def _chosen(mode: str) -> str:
+def _chosen(output: Output, mode: str) -> str:
     """Return the guard's mode from the environment; a mistyped one must not turn it off."""
     chosen = os.environ.get(GUARD_VARIABLE) or mode
     if chosen in (BLOCK, WARN, OFF):
@@ -187,9 +193,9 @@ def check_mode(mode: str, *modes: str) -> None:
         raise InvalidInput(f"the mode must be {' or '.join(modes)}, not {mode!a}")
 
 
-def open_bus(tree: WorkTree, directory: str | None, user: bool) -> LocalBus:
+def open_bus(output: Output, tree: WorkTree, directory: str | None, user: bool) -> LocalBus:
     """Open the bus as other commands do, but look for it from the root of the work tree."""
-    return arguments.open_bus(_bus_around(tree, directory, user), user)
+    return arguments.open_bus(output, _bus_around(tree, directory, user), user)
 
 
 def _bus_around(tree: WorkTree, directory: str | None, user: bool) -> str | None:
@@ -207,7 +213,13 @@ def _line(bus: LocalBus, conflict: Conflict, mode: str) -> str:
     return f"{'warning: ' if mode == WARN else ''}{description}: {todo}"
 
 
-if __name__ == "__main__":
+def _main(words: list[str]) -> int:
+    """Run the check as the hooks call it, and return its exit code."""
     from .ending import guarded
 
-    sys.exit(guarded(lambda: check(*sys.argv[1:3], hand_on="--hand-on" in sys.argv[3:])))
+    output = Output(words)
+    return guarded(output, lambda: check(output, *words[:2], hand_on="--hand-on" in words[2:]))
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

@@ -6,24 +6,22 @@ printed. A bus that BUS_DIR or the working directory names is found by the next 
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 #: The environment variable that names the agent.
 AGENT_VARIABLE = "BUS_AGENT"
 
-_named_by: tuple[str, ...] = ()
 
+def completed(text: str, bus_option: Sequence[str]) -> str:
+    """Return a text with an option added to each command that it quotes, but not to --help.
 
-def note_bus(directory: str | None = None, user: bool = False) -> None:
-    """Note the option that named the bus, for every hint from now on."""
-    global _named_by
-    if directory is not None:
-        _named_by = ("--dir", directory)
-    elif user:
-        _named_by = ("--user",)
-
-
-def completed(text: str) -> str:
-    """Return a text with the option added to each command that it quotes, but not to --help."""
-    if not _named_by or "'bus " not in text:
+    Args:
+        text: the text.
+        bus_option: the words of the option that named the bus; empty where none did.
+    """
+    if not bus_option or "'bus " not in text:
         return text
     try:
         import re
@@ -31,5 +29,5 @@ def completed(text: str) -> str:
     except OSError:  # no descriptor is left to load them with, and the text may say so
         return text
 
-    option = shlex.join(_named_by)
+    option = shlex.join(bus_option)
     return re.sub(r"'(bus [a-z][^']*)(?<!--help)'", lambda hint: f"'{hint[1]} {option}'", text)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from .show import output
+from .show.output import Output
 
 #: The environment variable that sets how much long commands log.
 LOG_VARIABLE = "BUS_LOG"
 
 
-def show_logs() -> None:
+def show_logs(output: Output) -> None:
     """Print the library's log as lines of ours: long commands retry after errors, and log them.
 
     BUS_LOG=debug, or info, shows more.
@@ -22,7 +22,7 @@ def show_logs() -> None:
             output.note(f"{record.levelname.lower()}: {record.getMessage()}")
 
     logger = logging.getLogger("ackbus")
-    logger.addHandler(StderrHandler())
+    logger.handlers = [StderrHandler()]  # not beside that of an earlier command in this process
     level = os.environ.get(LOG_VARIABLE, "").upper()
     if level in ("DEBUG", "INFO"):
         logger.setLevel(level)

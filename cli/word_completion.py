@@ -21,6 +21,7 @@ from ..schema.message.names import MAX_SEQ
 from ..subscribers.jobs.jobs import DEAD, STATES
 from ..subscribers.queues.queues import Queues
 from ..subscribers.views import Views
+from .show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def words(command: Any, line: str) -> list[str] | None:
     before = option + equals if option.startswith("-") and equals else ""
     asked: list[Values] = []
     _set_completers(command, asked)
-    completions = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
+    completions = BashComplete(command, {"obj": Output()}, "bus", "").get_completions(
+        typed[1:], last
+    )
     offered = [before + item.value for item in completions if item.value.isprintable()]
     return offered if offered or asked else None
 

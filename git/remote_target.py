@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from ..schema.directory.folder import Folder
 from ..schema.errors import Refused, shown
 from .branches.candidates import contains
-from .repository import CommandFailed, GitFailed
+from .repository import CommandFailed, GitFailed, replace_text
 from .target_refs import LocalTarget, TargetBusy, TargetMoved, TargetRefused
-from .text_file import replace_text
 from .trees.tree_list import CHECK_MARK, safe_name
 from .trees.tree_state import embedded_in, repository_of
 

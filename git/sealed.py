@@ -25,8 +25,15 @@ from ..schema.directory.trust import is_safe
 from ..schema.errors import shown
 from .branches.repositories import RepositoryPlace
 from .limited import LOOK_S
-from .repository import ALONE, CommandFailed, GitFailed, Repository, looks_bare
-from .text_file import is_plain_file, read_small
+from .repository import (
+    ALONE,
+    CommandFailed,
+    GitFailed,
+    Repository,
+    is_plain_file,
+    looks_bare,
+    read_small,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

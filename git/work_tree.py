@@ -11,8 +11,7 @@ import re
 from ..schema.bounded_read import read_at_most
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import InvalidInput, Refused
-from .repository import CommandFailed, GitFailed, Repository, looks_bare
-from .text_file import is_plain_file, read_small
+from .repository import CommandFailed, GitFailed, Repository, is_plain_file, looks_bare, read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

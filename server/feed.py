@@ -104,18 +104,18 @@ class Batch:
         return Batch([event for event in self.events if filters.fits(event.message)], self.upto)
 
 
-def cut(events: Iterable[FeedEvent]) -> Iterator[Batch]:
-    """Yield batches of the length that is sent at once."""
+def cut(events: Iterable[FeedEvent], kind: type[Batch] = Batch) -> Iterator[Batch]:
+    """Yield batches of a kind, each of the length that is sent at once."""
     part: list[FeedEvent] = []
     size = 0
     for event in events:
         if part and size + len(event.line) > BATCH_BYTES:
-            yield Batch(part, part[-1].seq)
+            yield kind(part, part[-1].seq)
             part, size = [], 0
         part.append(event)
         size += len(event.line)
     if part:
-        yield Batch(part, part[-1].seq)
+        yield kind(part, part[-1].seq)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

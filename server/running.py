@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from ipaddress import ip_address
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -36,11 +35,11 @@ from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
 from .access.access import LOOPBACK_NAMES, BusAccess, OwnOrigins, check_origin
 from .access.tokens import Tokens
+from .api.agents import inboxes_router as inboxes
 from .api.agents import router as agents
 from .api.blobs import router as blobs
-from .api.claims import router as claims
 from .api.conversations import router as conversations
-from .api.inboxes import router as inboxes
+from .api.jobs import claims_router as claims
 from .api.jobs import router as jobs
 from .api.leases import router as leases
 from .api.messages import router as messages
@@ -56,11 +55,9 @@ from .connections import (
     url_of,
 )
 from .feed import LiveFeed
-from .health import Readiness
-from .health import router as health
 from .mcp.route import McpMount
-from .metrics import Metrics, RequestMetrics
-from .metrics import router as metrics
+from .monitoring import Metrics, Readiness, RequestMetrics
+from .monitoring import router as monitoring
 from .page.files import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
 from .streams import ROUTERS as LIVE_ROUTERS
@@ -109,6 +106,32 @@ def create_app(
             served.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
+    app = _new_app(bus, mcp)
+    app.state.bus = bus
+    app.state.access = access
+    app.state.patience = patience or ClientTimeouts()
+    app.state.hang_up = lambda client: None  # set by a server that can drop a client
+    app.state.metrics = Metrics(bus)
+    app.state.readiness = Readiness(bus)
+    app.state.protocol = None
+    _add_middleware(app, hosts, origins, max_blob_bytes)
+    handle_problems(app)
+    for router in (*PAGE_ROUTERS, monitoring, *ROUTERS, *LIVE_ROUTERS):
+        app.include_router(router)
+    app.state.mcp = mcp
+    app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
+    mcp.add_to(app)
+    _document_bus(app)
+    if pushpals_access is not None:
+        from .pushpals.app import add_door, create_door
+
+        add_door(app, create_door(bus, pushpals_access))
+    app.include_router(nowhere)
+    return app
+
+
+def _new_app(bus: LocalBus, mcp: McpMount) -> FastAPI:
+    """Return an application without operations; while it runs, it has a live feed of the bus."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -123,7 +146,7 @@ def create_app(
             finally:
                 await feed.close()
 
-    app = FastAPI(
+    return FastAPI(
         title="ackbus",
         summary="A local-first message bus for coding agents.",
         version=version("ackbus"),
@@ -136,27 +159,6 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
-    app.state.bus = bus
-    app.state.access = access
-    app.state.patience = patience or ClientTimeouts()
-    app.state.hang_up = lambda client: None  # set by a server that can drop a client
-    app.state.metrics = Metrics(bus)
-    app.state.readiness = Readiness(bus)
-    app.state.protocol = None
-    _add_middleware(app, hosts, origins, max_blob_bytes)
-    handle_problems(app)
-    for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
-        app.include_router(router)
-    app.state.mcp = mcp
-    app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
-    mcp.add_to(app)
-    _document_bus(app)
-    if pushpals_access is not None:
-        from .pushpals.app import add_door, create_door
-
-        add_door(app, create_door(bus, pushpals_access))
-    app.include_router(nowhere)
-    return app
 
 
 def _add_middleware(
@@ -301,12 +303,7 @@ class Listeners:
     def __enter__(self) -> Listeners:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -28,6 +28,7 @@ from .api.common import (
     TheTrace,
     new_router,
     problems,
+    published,
 )
 from .api.messages import publish_all
 from .connections import ClientTimeouts
@@ -307,10 +308,7 @@ async def follow_session(
 @sessions_router.post(
     "/sessions/{session:path}/message",
     status_code=201,
-    responses={
-        200: {"model": SessionMessageReceipt, "description": "It was there already."},
-        **problems(409, 413),
-    },
+    responses=published(SessionMessageReceipt, "It was there already."),
 )
 async def speak_in_session(
     session: SessionId,

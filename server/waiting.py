@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Each thread that touches the bus has a connection, with its files and its memory, so each kind
 # is bounded, and has its own bound where one kind would block another: operations, blobs that
 # come in and that go out (each has a thread as long as its client takes), the log reads of
-# streams (`live.history`) and tools (`mcp.protocol`). Operations that wait (for room, for an
+# streams (`live.history`) and tools (`mcp.sdk_server`). Operations that wait (for room, for an
 # answer) wait in the event loop, and take a thread only to look; tools that wait keep theirs.
 # Besides, there is one thread for each of the live feed, the hearts of agents and the health
 # check.

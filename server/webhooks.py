@@ -21,14 +21,14 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from ..automation.active_config import ConfigSnapshot
-from ..automation.config.access_settings import HEALTH_PATH
 from ..automation.config.models import WebhookEndpoint
+from ..automation.config.settings import HEALTH_PATH
 from ..automation.status import health_of
 from ..automation.webhooks import BadSignature, WebhookDeliveries, verify
 from ..bus.local_bus import LocalBus
 from ..schema.errors import AckbusError, InvalidInput, LimitReached, NotFound
 from .access.access import Bucket
-from .health import CHECK_S
+from .monitoring import CHECK_S
 
 #: How many bytes of bodies are held at a time: nothing is known of their senders until they are
 #: whole. One alone may be longer, if its endpoint takes it.

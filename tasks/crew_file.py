@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ..automation.config.faults import ConfigFaults, Fault
-from ..automation.config.reading import read_bytes
+from ..automation.config.files import read_bytes
 from ..automation.config.validation import Settings, Validation, named, parsed
+from ..automation.config.values import ConfigFaults, Fault
 from ..automation.config.yaml_tree import Items, Map, Plain, is_null, parse, typed
 from ..schema.directory.trust import trusted_owners
 from ..schema.errors import InvalidInput

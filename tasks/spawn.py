@@ -219,10 +219,8 @@ class Spawner:
         self, task: Task, spec: TaskSpec, trees: WorkTrees, agent: str, lease_s: float
     ) -> Task:
         branch = self._branch(spec, trees.place) if spec.branch else task.branch
-        place_of_task = (task.branch, os.path.realpath(task.repository))
-        if place_of_task != (branch, trees.place.common_dir) or (
-            task.worker != spec.worker and not task.from_queue
-        ):
+        is_same = task.branch == branch and _leads_to(task.repository, trees.place.common_dir)
+        if not is_same or (task.worker != spec.worker and not task.from_queue):
             raise TaskExists(
                 f"task {task.task!r} exists: {task.worker} has it on branch {task.branch} of"
                 f" {task.repository}; choose another name"
@@ -370,11 +368,16 @@ def _readable(name: str, terms: Task | TaskSpec) -> str:
     return "none" if value is None else shown(value)
 
 
+def _leads_to(path: str, place: str) -> bool:
+    """Whether a path out of a row leads to a place; it may be any text, also with U+0000."""
+    return "\0" not in path and os.path.realpath(path) == os.path.realpath(place)
+
+
 def _check_path(task: Task, trees: WorkTrees) -> None:
     """Refuse a path that is neither where git has the task's tree, nor where one would be made."""
     tree = trees.of(task.task)
     expected = trees.path_of(task.task) if tree is None else tree.path
-    if "\0" in task.path or os.path.realpath(task.path) != os.path.realpath(expected):
+    if not _leads_to(task.path, expected):
         raise Refused(
             f"the tree of task {task.task!r} belongs at {expected}, and not at {shown(task.path)},"
             " as its row says; 'bus task cancel' ends it"

@@ -40,9 +40,6 @@ _FIRST = (EXPORTER, KEEPER, PUBLISHER, READER, WORKER, WORKER, HOLDER, HOLDER)
 #: The roles of further agents, repeated. A bus has one exporter and one archiver at a time.
 _OTHERS = (PUBLISHER, READER, PUBLISHER, WORKER, READER, PUBLISHER, HOLDER)
 
-#: The fewest agents that a run can have.
-MIN_AGENTS = len(_FIRST)
-
 #: The order in which agents are asked to end: later roles finish what earlier ones leave.
 ENDING = ((PUBLISHER, HOLDER), (WORKER,), (READER,), (KEEPER,), (EXPORTER,))
 
@@ -52,7 +49,7 @@ class TorturePlan:
     """One run.
 
     Attributes:
-        agents: how many processes, at least `MIN_AGENTS`.
+        agents: how many processes, at least one of each of `_FIRST`.
         minutes: how long agents are killed for; the orderly end and the proofs come after that.
         kill_every_s: the mean time between two kills, in seconds; 0: no kills.
         seed: the seed of all random choices. It fixes the choices, not their times.

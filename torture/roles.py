@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import sys
+import threading
 import warnings
 
 from ..bus.doorbell import wait_for
@@ -35,7 +37,6 @@ from .history import (
     roles_of,
     text_of,
 )
-from .processes import Lifeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,48 @@ if TYPE_CHECKING:
     Line = tuple[str, str, str | None, int, str | None]
 
     T = TypeVar("T")
+
+# The lifeline of an agent's process: a pipe by which its parent tells it to end.
+#
+# A byte asks the agent to end in good order. The end of the pipe, which the kernel brings about
+# when the parent is gone, ends it at once.
+
+_STDIN = 0
+
+#: The exit code of a process that lost its parent: the same as of an interrupted one.
+INTERRUPTED = 130
+
+
+class Lifeline:
+    """Listens to the parent in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._callbacks: list[Callable[[], object]] = []
+        threading.Thread(target=self._listen, name="lifeline", daemon=True).start()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the agent is to come to an end."""
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but no longer than until the agent is to end."""
+        self._asked.wait(seconds)
+
+    def call_at_end(self, act: Callable[[], object]) -> None:
+        """Call a function as soon as the agent is to end; for agents that wait without `wait`."""
+        self._callbacks.append(act)
+        if self.ending:
+            act()
+
+    def _listen(self) -> None:
+        while os.read(_STDIN, 1):
+            self._asked.set()
+            for act in self._callbacks:
+                act()
+        os._exit(INTERRUPTED)
+
 
 # The protocol of the agents: the length of leases, and the policy of their queue.
 

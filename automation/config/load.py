@@ -6,11 +6,9 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .access_settings import AccessReader, webhooks
-from .faults import ConfigFaults, Fault, without_values
+from .files import hash_of, path_from
 from .models import AdmissionConfig, Config, ServiceConfig, StateConfig
-from .plugin_settings import pipelines, plugin_settings, routes
-from .reading import hash_of, path_from
+from .settings import AccessReader, pipelines, plugin_settings, routes, webhooks
 from .sources import (
     BY_NAME,
     ROOT,
@@ -23,7 +21,7 @@ from .sources import (
     unsealed,
 )
 from .validation import Validation
-from .values import Frozen, Secret
+from .values import ConfigFaults, Fault, Frozen, Secret, without_values
 from .yaml_tree import Map, environment_of, fill
 
 TYPE_CHECKING = False

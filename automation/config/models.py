@@ -20,8 +20,6 @@ from pydantic import AfterValidator, Field, InstanceOf, SkipValidation, model_va
 
 from ...schema.directory.trust import Owners
 from ...schema.message.names import MAX_PAYLOAD_BYTES
-from .cron import check_cron
-from .durations import interval_s, minute_of_day, part_of, point_ms, rate_of, weekday
 from .validation import (
     DERIVED,
     NOT_EMPTY,
@@ -44,11 +42,12 @@ from .validation import (
     UrlPath,
     parsed,
 )
+from .value_forms import check_cron, interval_s, minute_of_day, part_of, point_ms, rate_of, weekday
 from .values import NOWHERE, Frozen, PartOf, Rate, Secret, SourceLocation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .faults import Fault
+    from .values import Fault
 
 #: The seconds that each command may take, unless its plugin's `timeouts` say otherwise.
 TIMEOUTS_S = {"poll": 60.0, "handle": 120.0, "health": 10.0, "init": 30.0}

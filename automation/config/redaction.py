@@ -6,10 +6,9 @@ import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from .faults import shares_piece
 from .models import Condition
 from .validation import Settings
-from .values import Secret
+from .values import Secret, shares_piece
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import orjson
 
 from ...schema.directory.trust import Owners, check, trusted_owners
 from ...schema.message.times import format_ts, now_ms
-from .faults import ConfigFaults, Fault, near
-from .reading import hash_of, path_from, read_bytes, replace_file
+from .files import hash_of, path_from, read_bytes, replace_file
+from .values import ConfigFaults, Fault, near
 from .yaml_tree import Items, Map, is_null, parse
 
 TYPE_CHECKING = False

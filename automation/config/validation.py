@@ -25,9 +25,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from .durations import duration_or_zero_s, duration_s, named_zone, size_bytes
-from .faults import Fault, near
-from .values import SWITCH, Frozen, SourceLocation, frozen
+from .value_forms import duration_or_zero_s, duration_s, named_zone, size_bytes
+from .values import SWITCH, Fault, Frozen, SourceLocation, frozen, near
 from .yaml_tree import Items, Map, is_null, place_of, typed
 
 TYPE_CHECKING = False

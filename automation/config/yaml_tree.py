@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from .faults import Fault
+from .values import Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queue_set import QueueSet
 from ...workers.processes.own_child import StopSwitch
-from ..records.facts import Facts, JobLog
-from ..records.fence import ServiceFenced
+from ..records.facts import Facts, JobLog, ServiceFenced
 from .endings import JobEnd
 from .plugin_run import PluginJob, RunEnd, run_plugin
 from .submission import PREFIX, queues_of_plugins

@@ -18,8 +18,7 @@ from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.outcomes import is_tried_again
 from ...subscribers.queues.queue import Queue
 from ..records.breakers import Breakers
-from ..records.facts import RETRY, AttemptEnd, Facts, Inits, JobLog, submitted_by
-from ..records.fence import Fence
+from ..records.facts import RETRY, AttemptEnd, Facts, Fence, Inits, JobLog, submitted_by
 from .events import ended_draft, event_draft, event_out
 from .plugin_run import RunEnd, is_success
 from .submission import REMOVED, JobRequest

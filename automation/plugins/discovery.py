@@ -16,10 +16,9 @@ import orjson
 from ...schema.directory.enclosure import EnclosedFile, Enclosure, LinkRefused
 from ...schema.directory.trust import Distrusted, check
 from ...schema.errors import AckbusError, NotFound, Refused
-from ..config.faults import Fault, near
+from ..config.files import NO_PATH, hash_of, read_bytes
 from ..config.models import TIMEOUTS_S
-from ..config.reading import NO_PATH, hash_of, read_bytes
-from ..config.values import SWITCH, Frozen
+from ..config.values import SWITCH, Fault, Frozen, near
 from .manifest import Manifest, name_in, read_manifest
 
 TYPE_CHECKING = False

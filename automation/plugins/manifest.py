@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, SkipValidation
 
-from ..config.reading import read_bytes
+from ..config.files import read_bytes
 from ..config.validation import Free, Id, Name, Object, Settings, Template, Text, Validation
 from ..config.values import Frozen
 from ..config.yaml_tree import Items, Map, parse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...schema.directory.trust import Owners
-    from ..config.faults import Fault
+    from ..config.values import Fault
 
 #: The one protocol that is spoken.
 PROTOCOL = 2

@@ -13,15 +13,14 @@ import orjson
 
 from ...schema.errors import shown
 from ...schema.message.canonical_json import encode
-from ..config.faults import near
-from ..config.values import SWITCH_EVENTS
+from ..config.values import SWITCH_EVENTS, near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ..config.faults import Fault
     from ..config.models import Condition, Config, Pipeline, PipelineStep
+    from ..config.values import Fault
 
     #: The roots of paths, each with its value.
     Scope = Mapping[str, object]

@@ -19,7 +19,7 @@ from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX
 from .conditions import Gate, JobNode
 from .flow import STARTED, STEP_SUCCEEDED, origin_of, outside
-from .tree import RunJob, is_job, plugin_of
+from .runs import RunJob, is_job, plugin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.draft import Draft
 from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.policy import AUTOMATION
-from ..config.faults import near
-from ..config.values import SWITCH
+from ..config.values import SWITCH, near
 from ..jobs.events import EVENT, EVENT_TYPE
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import AGENTS

@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfoNotFoundError
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.times import MAX_TS_MS, format_ts
 from ...schema.paging import NoProgress, further
-from ..config.cron import cron_fields
-from ..config.durations import named_zone, own_zone
+from ..config.value_forms import cron_fields, named_zone, own_zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, Agent, BusPlace, BusPlaceOnly, OwnAgent
 from ..running.waking import OwnCommand, print_end
-from ..show import output
 from ..show.confirmation import Yes, confirm
+from ..show.output import NOTHING
 
 commands = Commands()
 
@@ -52,7 +52,7 @@ def agents(
     json_records = [
         {key: record[key] for key in record if record[key] is not None} for record in records
     ]
-    return output.results(
+    return place.output.results(
         json_records, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS]
     )
 
@@ -85,13 +85,13 @@ def forget(
     with place.open() as bus:
         if dry_run:
             require_absent(bus, agent)
-            output.result(
+            place.output.result(
                 {"agent": agent, "dry_run": True}, f"would forget {agent}; nothing was changed"
             )
             return 0
         confirm(f"forget agent {agent!r}", yes)
         forget_agent(bus, agent)
-    output.result({"forgotten": agent}, f"forgot {agent}")
+    place.output.result({"forgotten": agent}, f"forgot {agent}")
     return 0
 
 
@@ -130,7 +130,9 @@ def heartbeat(
         if every is None:
             bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=pid)
         else:
-            sidecar = Sidecar(bus, agent, pid, every_s=arguments.seconds(every, "--every"))
+            sidecar = Sidecar(
+                place.output, bus, agent, pid, every_s=arguments.seconds(every, "--every")
+            )
             sidecar.run(status, task=task, progress=progress)
     return 0
 
@@ -182,18 +184,18 @@ def wake(
     with place.open() as bus:
         stranger = bus.agents.stranger(agent, repeat=False)
         if stranger is not None:
-            output.note(f"warning: {stranger}")
+            place.output.note(f"warning: {stranger}")
         way = OwnCommand(bus, agent, command) if command else Nudge(bus, agent)
         waking = Waker(bus, agent, way, pace_s=pace_s)
         if watch:
             for end in waking.follow(patience_s=after_s):
-                print_end(end)
-                output.flush()
+                print_end(place.output, end)
+                place.output.flush()
         woken = waking.once(dry_run=dry_run)
     if woken is None:
-        output.note(f"nothing waits for {agent}")
-        return output.NOTHING
-    print_end(woken, dry_run=dry_run)
+        place.output.note(f"nothing waits for {agent}")
+        return NOTHING
+    print_end(place.output, woken, dry_run=dry_run)
     return 0
 
 
@@ -213,9 +215,9 @@ def top(
     from ..top.running import show_once, watch
 
     with place.open() as bus:
-        is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
-        if once or not (output.is_json() or is_seen):
-            show_once(bus)
+        is_seen = place.output.is_terminal() and os.environ.get("TERM") != "dumb"
+        if once or not (place.output.is_json or is_seen):
+            show_once(place.output, bus)
         else:
-            watch(bus)
+            watch(place.output, bus)
     return 0

@@ -15,7 +15,6 @@ import typer
 
 from ...schema.errors import AckbusError, InvalidInput, NotFound, Refused
 from ...schema.findings import OK
-from .. import hints
 from ..definition import Commands, optional, optional_word
 from ..options.common import Directory, Json, Verbose
 from ..options.service import (
@@ -28,7 +27,8 @@ from ..options.service import (
     folder_of,
     origin_of,
 )
-from ..show import output
+from ..show.output import NOTHING, Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
 
 @automation.command("init", example="bus automation init ./automation")
 def init(
+    output: Output,
     folder: Annotated[
         str | None,
         optional_word("DIR", "The folder. Default: $BUS_CONFIG, else automation."),
@@ -64,8 +65,8 @@ def init(
     Exit code 3 when there is a configuration, or another file in the place of one.
     """
     from ...automation.active_config import files_of
+    from ...automation.config.files import make_starter
     from ...automation.config.sources import write_seal
-    from ...automation.config.starter import make_starter
 
     if folder is not None and config is not None:
         raise InvalidInput("give DIR or --config, not both")
@@ -105,17 +106,17 @@ def start(
     unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and named on
     stderr. Exit code 1 when a service runs already, 78 when the configuration is refused.
     """
-    from ...automation.config.faults import ConfigFaults
     from ...automation.config.load import Demands
+    from ...automation.config.values import ConfigFaults
     from ..running.automation_host import serve
 
     place.refuse_found()
     try:
         demands = Demands(seal=not allow_unsealed, plugins=strict)
-        serve(place.folder(), place.bus_directory(), place.origin(), demands)
+        serve(place.output, place.folder(), place.bus_directory(), place.origin(), demands)
     except ConfigFaults as error:
         for fault in error.faults[:-1]:
-            output.note(str(fault))
+            place.output.note(str(fault))
         raise ConfigFaults(error.faults[-1:]) from error
     return 0
 
@@ -136,10 +137,10 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
     record["service"]["is_running"] = pid is not None
     record["findings"] = [asdict(finding) for finding in look_at]
     place.warn_of_hidden_plugins()
-    output.result(record, *_lines(record))
+    place.output.result(record, *_lines(place.output, record))
     if exit_code:
         return answer((finding.state for finding in look_at), is_broken=pid is None)
-    return 0 if pid is not None else output.NOTHING
+    return 0 if pid is not None else NOTHING
 
 
 @automation.command("reload", example="bus automation reload")
@@ -165,8 +166,10 @@ def reload(place: ServicePlace = SERVICE) -> int:
     if activation.refused is not None:
         raise AckbusError(f"the configuration is refused: {activation.refused}")
     for why in activation.left_out.values():
-        output.note(f"left out: {why}")
-    output.result({"pid": pid, "reloaded": True}, f"process {pid} has taken the configuration")
+        place.output.note(f"left out: {why}")
+    place.output.result(
+        {"pid": pid, "reloaded": True}, f"process {pid} has taken the configuration"
+    )
     return 0
 
 
@@ -198,7 +201,7 @@ def stop(
         raise AckbusError(
             f"process {pid} has not ended yet; 'bus automation stop --now' ends its jobs"
         )
-    output.result({"pid": pid, "stopped": True}, f"process {pid} has ended")
+    place.output.result({"pid": pid, "stopped": True}, f"process {pid} has ended")
     return 0
 
 
@@ -233,7 +236,7 @@ def queue(limit: Limit = 100, place: ServicePlace = SERVICE) -> int:
         jobs = live_jobs(bus, limit)
     names = ("id", "plugin", "command", "status", "attempt", "submitted_by", "created_at")
     rows = [[job.get(name) or "" for name in names] for job in jobs]
-    return output.results(jobs, rows, names)
+    return place.output.results(jobs, rows, names)
 
 
 @automation.command("logs", example="bus automation logs feed --limit 3")
@@ -252,18 +255,18 @@ def logs(
 
     with place.open() as bus:
         attempts = logged(bus, limit, name)
-    if output.is_json():
-        return output.results(attempts)
+    if place.output.is_json:
+        return place.output.results(attempts)
     for attempt in attempts:
         why = f": {attempt['last_error']}" if attempt["last_error"] else ""
-        output.line(
+        place.output.line(
             f"{attempt['completed_at']} {attempt['plugin']} {attempt['command']}"
             f" {attempt['status']} (job {attempt['id']}){why}"
         )
         for stream in ("stderr", "result"):
             for printed in (attempt[stream] or "").splitlines():
-                output.line(f"  {stream}: {printed}")
-    return 0 if attempts else output.NOTHING
+                place.output.line(f"  {stream}: {printed}")
+    return 0 if attempts else NOTHING
 
 
 @automation.command("breaker", example="bus automation breaker feed")
@@ -282,7 +285,7 @@ def breaker(name: Plugin, place: ServicePlace = SERVICE) -> int:
         f" ({row['reason']})"
         for row in history["history"]
     ]
-    output.result(history, *(lines or [f"no scheduled job of {name} has failed"]))
+    place.output.result(history, *(lines or [f"no scheduled job of {name} has failed"]))
     return 0
 
 
@@ -315,7 +318,9 @@ def api(
 
     place.refuse_found()
     running_pid(place.state_dir())  # else another program with that port would get the token
-    return print_answer(place.snapshot().config, parse_call(path, method, field or ()))
+    return print_answer(
+        place.output, place.snapshot().config, parse_call(path, method, field or ())
+    )
 
 
 @automation.command("reset", example="bus automation reset feed")
@@ -332,7 +337,7 @@ def reset(
     with place.open() as bus:
         count = reset_breakers(bus, name, dry_run=dry_run)
     done = "would be closed" if dry_run else "were closed"
-    output.result(
+    place.output.result(
         {"plugin": name, "closed": count, "dry_run": dry_run}, f"{count} breakers of {name} {done}"
     )
     return 0
@@ -358,7 +363,7 @@ def _within(is_done: Callable[[], bool], within_s: float = _WITHIN_S) -> bool:
     return True
 
 
-def _lines(record: dict[str, Any]) -> list[str]:
+def _lines(output: Output, record: dict[str, Any]) -> list[str]:
     service = record["service"]
     runs = f"runs as process {service['pid']}" if service["is_running"] else "does not run"
     lines = [
@@ -366,7 +371,7 @@ def _lines(record: dict[str, Any]) -> list[str]:
         f"jobs: {record['queue_depth']} wait or run, {record['dead']} are dead",
     ]
     for finding in record["findings"]:
-        advice = hints.completed(finding["advice"])
+        advice = output.completed(finding["advice"])
         lines.append(f"{finding['state']}  {finding['check']}: {finding['text']}; {advice}")
     if record["is_saturated"]:
         lines.append(f"jobs wait for {record['oldest_wait_s']:.0f} s: more workers are needed")
@@ -398,14 +403,16 @@ DIFFERENT = 1
 
 
 @config.command("check", example="bus config check /etc/automation")
-def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -> int:
+def check(
+    output: Output, folder: Folder = None, json: Json = False, verbose: Verbose = False
+) -> int:
     """Check a configuration and its plugins, and print every fault.
 
     A fault is one line: the file, the line, the path of the setting, and what to write. Warnings go
     to stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
     """
     from ...automation.active_config import examine_folder
-    from ...automation.config.faults import ConfigFaults
+    from ...automation.config.values import ConfigFaults
 
     where = folder_of(folder)
     try:
@@ -418,13 +425,14 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
         output.note(f"warning: {warning}")
     for fault in faults:
         output.result(asdict(fault), str(fault))
-    if not faults and not output.is_json():
+    if not faults and not output.is_json:
         output.line(f"{where} is right")
     return DIFFERENT if faults else 0
 
 
 @config.command("show", example="bus config show --only plugin:echo")
 def show(
+    output: Output,
     folder: Folder = None,
     only: Annotated[
         str | None,
@@ -444,13 +452,13 @@ def show(
     """
     from ...automation.config.redaction import shown
 
-    view: Any = shown(ServicePlace(config=folder).look().config)
+    view: Any = shown(ServicePlace(config=folder, output=output).look().config)
     if only is not None:
         view = _named(view, only)
-    if output.is_json():
+    if output.is_json:
         output.json_line(view)
     else:
-        from ...automation.config.reading import yaml_of
+        from ...automation.config.files import yaml_of
 
         output.body(yaml_of(view))
     return 0
@@ -458,6 +466,7 @@ def show(
 
 @config.command("lock", example="bus config lock --dry-run")
 def lock(
+    output: Output,
     folder: Folder = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be sealed, and write nothing.")
@@ -484,12 +493,13 @@ def lock(
     if not dry_run:
         seal = write_seal(directory, hashes)
         count = sum(not path.endswith(ACCESS) for path in hashes)
-        output.note(f"sealed {output.counted(count, 'file')} in {seal}")
+        output.note(f"sealed {counted(count, 'file')} in {seal}")
     return 0
 
 
 @config.command("diff", example="bus config diff --service")
 def diff(
+    output: Output,
     folder: Folder = None,
     service: Annotated[
         bool, typer.Option("--service", help="Also compare with what the service has taken.")
@@ -507,18 +517,18 @@ def diff(
 
     where = folder_of(folder)
     changes = from_seal(where)
-    is_same = not service or _is_of_service(where, directory)
+    is_same = not service or _is_of_service(output, where, directory)
     for change in changes:
         output.result(asdict(change), f"{change.state:<8} {change.file}")
     return 0 if is_same and not changes else DIFFERENT
 
 
-def _is_of_service(folder: Path, directory: str | None) -> bool:
+def _is_of_service(output: Output, folder: Path, directory: str | None) -> bool:
     """Print whether the service of a bus has the configuration of a folder, and return it."""
-    from ...automation.records.fence import Fence
+    from ...automation.records.facts import Fence
     from ...automation.service_lock import running_pid
 
-    place = ServicePlace(config=str(folder), directory=directory)
+    place = ServicePlace(config=str(folder), directory=directory, output=output)
     hash = place.look().config.hash
     running_pid(place.state_dir())  # a service that was killed is still in the table
     with place.open() as bus:

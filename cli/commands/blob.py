@@ -13,8 +13,9 @@ from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, BusPlace, BusPlaceOnly
 from ..options.payload import STDIN, open_input, reason
-from ..show import output
+from ..show.output import Output
 from ..show.terminal import progress
+from ..show.text import counted
 
 commands = Commands()
 blob = commands.group("blob", help="Large payloads, stored under their hashes.")
@@ -33,7 +34,7 @@ def put(
     with place.open() as bus, closing(open_input(file)) as content:
         ref = bus.blobs.put(content)
         size = bus.blobs.size(ref)
-    output.result({"ref": ref, "bytes": size}, ref)
+    place.output.result({"ref": ref, "bytes": size}, ref)
     return 0
 
 
@@ -47,10 +48,10 @@ def get(
 ) -> int:
     """Print a blob's bytes, checked against its name."""
     with place.open() as bus:
-        if to is None and output.is_terminal():
+        if to is None and place.output.is_terminal():
             raise InvalidInput("a blob may hold anything; name a FILE with -o, or use a pipe")
         if to is None:
-            bus.blobs.copy(ref, output.stream())
+            bus.blobs.copy(ref, place.output.stream())
             return 0
         bus.blobs.verify(ref)  # before the file is emptied
         try:
@@ -77,7 +78,7 @@ def verify(
         chosen = refs or sorted(bus.blobs)
         with progress("verifying", len(chosen)) as move:
             for count, ref in enumerate(chosen, 1):
-                problem = _verify(bus, ref)
+                problem = _verify(place.output, bus, ref)
                 worst = worst if problem is None or isinstance(problem, NotFound) else problem
                 worst = worst or problem
                 move(count)
@@ -86,7 +87,7 @@ def verify(
     return 0
 
 
-def _verify(bus: LocalBus, ref: str) -> AckbusError | None:
+def _verify(output: Output, bus: LocalBus, ref: str) -> AckbusError | None:
     """Check one blob, print the result, and return its error, if any."""
     try:
         size = bus.blobs.verify(ref)
@@ -126,8 +127,8 @@ def gc(
         count, size = (
             _would_collect(bus, age_s) if dry_run else (bus.collect_blobs(older_than_s=age_s))
         )
-    what = f"{output.counted(count, 'blob')}, {output.counted(size, 'byte')}"
-    output.result(
+    what = f"{counted(count, 'blob')}, {counted(size, 'byte')}"
+    place.output.result(
         {"blobs": count, "bytes": size, "dry_run": dry_run},
         f"{'would collect' if dry_run else 'collected'} {what}",
     )

@@ -26,8 +26,8 @@ from ..options.common import HERE, BusPlace, since_time
 from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
 from ..running.looking import looking
-from ..show import output
 from ..show.board import show
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ def board(
     with place.open() as bus:
         boards = Boards(bus)
         if at is not None:
-            show(boards.at(*_moment_of(bus, at)))
-        elif output.is_terminal() and os.environ.get("TERM") != "dumb" and not once:
-            _watch(bus, boards)
+            show(place.output, boards.at(*_moment_of(bus, at)))
+        elif place.output.is_terminal() and os.environ.get("TERM") != "dumb" and not once:
+            _watch(place.output, bus, boards)
         else:
             with looking():
-                show(boards.now())
+                show(place.output, boards.now())
     return 0
 
 
@@ -96,7 +96,7 @@ def _moment_of(bus: LocalBus, text: str) -> tuple[int, int | None]:
     return seq_at(bus, at_ms), at_ms
 
 
-def _watch(bus: LocalBus, boards: Boards) -> None:
+def _watch(output: Output, bus: LocalBus, boards: Boards) -> None:
     from ..top.running import keep_showing
 
     def picture(current: Board, height: int) -> RenderableType:
@@ -104,7 +104,7 @@ def _watch(bus: LocalBus, boards: Boards) -> None:
 
         return picture(current, height)
 
-    keep_showing(bus, boards.now, picture)
+    keep_showing(output, bus, boards.now, picture)
 
 
 @commands.command("forecast", example="bus task forecast")
@@ -130,10 +130,10 @@ def forecast(
             clashes = forecast_of_tasks(bus, lookout)
             reserved = reserved_by_others(bus, Tasks(bus).list(is_live=True), lookout)
         for clash in clashes:
-            output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
-        note_reserved(bus, reserved)
+            place.output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
+        note_reserved(place.output, bus, reserved)
     for reason in lookout.not_looked_into.values():
-        output.note(reason)
+        place.output.note(reason)
     return 0
 
 
@@ -164,7 +164,9 @@ def comment_on(
     where = place_in(place_of_line)
     with place.open() as bus:
         entry = comment(bus, name, where, text, agent=agent)
-    output.result(entry.record(), f"seq {entry.seq}, on {entry.commit[:12]}: {entry.text.strip()}")
+    place.output.result(
+        entry.record(), f"seq {entry.seq}, on {entry.commit[:12]}: {entry.text.strip()}"
+    )
     return 0
 
 
@@ -187,7 +189,7 @@ def list_comments(name: Name, place: BusPlace = HERE) -> int:
         )
         for entry in entries
     ]
-    return output.results([entry.record() for entry in entries], rows, _COMMENT_HEADINGS)
+    return place.output.results([entry.record() for entry in entries], rows, _COMMENT_HEADINGS)
 
 
 def _now(entry: Comment) -> str:
@@ -220,14 +222,14 @@ def proof(
     with place.open() as bus:
         if checked is not None:
             problems = verify(bus, _read(checked))
-            output.result({"problems": problems}, *(() if problems else ("all agrees",)))
+            place.output.result({"problems": problems}, *(() if problems else ("all agrees",)))
         else:
             agent = agent or os.environ.get(AGENT_VARIABLE) or None
             document = prove(bus, name or "", os.getcwd(), agent=agent)
             problems = document["problems"]
-            output.json_line(document)
+            place.output.json_line(document)
     for problem in problems:
-        output.note(problem)
+        place.output.note(problem)
     return 1 if problems else 0
 
 

@@ -11,7 +11,7 @@ import typer
 from ..definition import Commands, optional_word
 from ..fast import prompt as action
 from ..options.common import HERE, BusPlace, Verbose
-from ..show import output
+from ..show.output import NOTHING, Output
 
 commands = Commands()
 completion = commands.group("completion", help="Completion for shells, and manual pages.")
@@ -30,11 +30,13 @@ def prompt(
     Prints nothing when there are none, when there is no bus, and after any error, with exit code
     0; -v prints the reason. Counted up to 1,000. It starts in the time of about two bare Pythons.
     """
-    return action.prompt(agent, format=format, directory=place.directory, user=place.user)
+    return action.prompt(
+        place.output, agent, format=format, directory=place.directory, user=place.user
+    )
 
 
 @completion.command("bash", example='eval "$(bus completion bash)"')
-def bash(verbose: Verbose = False) -> int:
+def bash(output: Output, verbose: Verbose = False) -> int:
     """Print the completion script for bash. Put the example into ~/.bashrc."""
     from ..word_completion import BASH
 
@@ -43,7 +45,7 @@ def bash(verbose: Verbose = False) -> int:
 
 
 @completion.command("zsh", example='eval "$(bus completion zsh)"')
-def zsh(verbose: Verbose = False) -> int:
+def zsh(output: Output, verbose: Verbose = False) -> int:
     """Print the completion script for zsh. Put the example into ~/.zshrc, after compinit."""
     from ..word_completion import ZSH
 
@@ -52,7 +54,7 @@ def zsh(verbose: Verbose = False) -> int:
 
 
 @completion.command("fish", example="bus completion fish | source")
-def fish(verbose: Verbose = False) -> int:
+def fish(output: Output, verbose: Verbose = False) -> int:
     """Print the completion script for fish. Put the example into ~/.config/fish/config.fish."""
     from ..word_completion import FISH
 
@@ -62,6 +64,7 @@ def fish(verbose: Verbose = False) -> int:
 
 @completion.command("man", example="bus completion man ~/.local/share/man/man1")
 def man(
+    output: Output,
     directory: Annotated[
         str, typer.Argument(metavar="DIR", help="Where to write them; it is made.")
     ],
@@ -83,6 +86,7 @@ def man(
 
 @completion.command("words", example='bus completion words "bus publish --to al"')
 def words(
+    output: Output,
     line: Annotated[str, typer.Argument(metavar="LINE", help="The line up to the cursor.")],
     verbose: Verbose = False,
 ) -> int:
@@ -95,7 +99,7 @@ def words(
     completions = words(_command(), line)
     for word in completions or ():
         output.line(word)
-    return output.NOTHING if completions is None else 0
+    return NOTHING if completions is None else 0
 
 
 def _command() -> Any:

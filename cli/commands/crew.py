@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -25,7 +26,7 @@ from ..running import crew_host as view
 from ..running.crew_host import run_here, start_behind
 from ..running.crew_host import watch as go_on_watching
 from ..running.looking import looking
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def start(
     crew_file = _read(file)
     if check:
         roles = [{"name": role.name, "argv": list(role.argv)} for role in crew_file.roles]
-        output.result(
+        place.output.result(
             {"file": crew_file.path, "roles": roles}, f"{crew_file.path}: {len(roles)} roles"
         )
         return 0
@@ -81,9 +82,9 @@ def start(
         if file is None:
             _refuse_found(crew_file.path)
         if not detach:
-            return run_here(bus, crew_file)
+            return run_here(place.output, bus, crew_file)
         pid = start_behind(bus, crew_file.path)
-    output.result({"pid": pid}, f"the crew runs as process {pid}; see 'bus crew status'")
+    place.output.result({"pid": pid}, f"the crew runs as process {pid}; see 'bus crew status'")
     return 0
 
 
@@ -101,7 +102,7 @@ def stop(
     wait_s = arguments.seconds(wait, "--wait")
     with place.open() as bus:
         pid = stop_running(bus, wait_s)
-    output.result({"pid": pid, "stopped": True}, f"process {pid} has ended, and its roles")
+    place.output.result({"pid": pid, "stopped": True}, f"process {pid} has ended, and its roles")
     return 0
 
 
@@ -117,10 +118,13 @@ def status(
     """
     with place.open() as bus:
         if watch:
-            go_on_watching(lambda: _look(bus), every, table=view.table, lines=view.print_lines)
-        view.print_lines(_look(bus))
+            look_again = partial(_look, bus)
+            go_on_watching(
+                place.output, look_again, every, table=view.table, lines=view.print_lines
+            )
+        view.print_lines(place.output, _look(bus))
         pid = running_pid(bus)
-    output.detail(f"process {pid}")
+    place.output.detail(f"process {pid}")
     return 0
 
 
@@ -191,18 +195,18 @@ def integrate(
 
     def tell(result: LandingResult) -> None:
         results.append(result)
-        _print(result)
+        _print(place.output, result)
 
     with place.open(lives_long=not (once or branch)) as bus:
         if not rules.checks:
-            output.note(
+            place.output.note(
                 "warning: there are no checks, so what merges lands untested: give --check CMD,"
                 " or set ackbus.check in git"
             )
         if branch:
             request(bus, repository, rules, branch)
-        integrator = Integrator(bus, repository.main, rules, tell=tell, warn=output.note)
-        _run(integrator, once=once or bool(branch))
+        integrator = Integrator(bus, repository.main, rules, tell=tell, warn=place.output.note)
+        _run(place.output, integrator, once=once or bool(branch))
     return _code_of(results, is_told=once or bool(branch))
 
 
@@ -214,7 +218,7 @@ def _look_first(how: IntegrationOptions, agent: str | None, place: BusPlace) -> 
     with place.open() as bus:
         for result in look(bus, repository, rules):
             results.append(result)
-            _print(result)
+            _print(place.output, result)
     return _code_of(results, is_told=True)
 
 
@@ -225,9 +229,9 @@ def _code_of(results: list[LandingResult], *, is_told: bool) -> int:
     return 3 if any(_has_failed(result) for result in results) else 0
 
 
-def _run(integrator: Integrator, *, once: bool) -> None:
+def _run(output: Output, integrator: Integrator, *, once: bool) -> None:
     """Run an integrator until it is done, or a signal stops it; a second one kills checks."""
-    show_logs()
+    show_logs(output)
     signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -242,7 +246,7 @@ def _has_failed(result: LandingResult) -> bool:
     return result.outcome in ("conflict", "check_failed", "rejected")
 
 
-def _print(result: LandingResult) -> None:
+def _print(output: Output, result: LandingResult) -> None:
     details = [result.commit[:12]] if result.commit else []
     if result.reason:
         details.append(result.reason)

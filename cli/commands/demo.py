@@ -19,7 +19,7 @@ from ...torture.run import run_torture
 from ..definition import Commands, optional, optional_word
 from ..options.common import Json, Verbose, directory_option
 from ..own_session import own_path
-from ..show import output
+from ..show.output import Output
 from ..show.terminal import progress
 from ..show.text import counted
 from ..show.torture_report import TortureReporter
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # The report at the end of the demo of the automation: the proof, and commands to try next.
 
 
-def print_automation_report(run: AutomationRun) -> None:
+def print_automation_report(output: Output, run: AutomationRun) -> None:
     """Print the report; with --json one object for the whole."""
     summary = asdict(run) | {"proof": {**asdict(run.proof), "holds": run.proof.holds}}
     output.result({"summary": summary}, *_automation_lines(run))
@@ -80,10 +80,10 @@ def _automation_next_steps(run: AutomationRun) -> Iterator[str]:
     yield f"  {bus} search shelf {log}"
 
 
-def print_report(run: DemoRun) -> None:
+def print_report(output: Output, run: DemoRun) -> None:
     """Print the report; with --json one object for each result, then one for the whole."""
     with LocalBus.open(run.directory) as bus:
-        if output.is_json():
+        if output.is_json:
             for answer in bus.read(type=DONE):
                 about = {"task": answer.in_reply_to, "from": answer.from_agent}
                 output.json_line(about | answer.payload)
@@ -91,7 +91,7 @@ def print_report(run: DemoRun) -> None:
         jsonl = bus.layout.jsonl
     proof = {**asdict(run.proof), "holds": run.proof.holds}
     summary = {"totals": asdict(totals), "proof": proof, **asdict(run), "jsonl": jsonl}
-    if not output.is_json() and largest:
+    if not output.is_json and largest:
         headings = ("file", "bytes", "lines", "Python", "by")
         output.table(headings, [_row(result) for result in largest])
     output.result({"summary": summary | {"proof": proof}}, *_lines(run, totals, jsonl))
@@ -168,7 +168,7 @@ def _next_steps(run: DemoRun) -> Iterator[str]:
 # The report at the end of the demo of tasks: the proof, and commands to try next.
 
 
-def print_tasks_report(run: TasksRun) -> None:
+def print_tasks_report(output: Output, run: TasksRun) -> None:
     """Print the report; with --json one object for the whole."""
     summary = asdict(run) | {"proof": {**asdict(run.proof), "holds": run.proof.holds}}
     output.result({"summary": summary}, *_tasks_lines(run))
@@ -214,6 +214,7 @@ Directory = Annotated[
 
 @commands.command("demo", example="bus demo src")
 def demo(
+    output: Output,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to examine.")] = ".",
     automation: Annotated[
         bool, typer.Option("--automation", help="Show schedules, routes and pipelines instead.")
@@ -245,16 +246,16 @@ def demo(
         from ...demo.tasks import run_tasks_demo
 
         done = run_tasks_demo(directory=directory, say=output.note, progress=progress)
-        print_tasks_report(done)
+        print_tasks_report(output, done)
         return 0 if done.proof.holds else 1
     if automation:
         from ...demo.automation import run_automation_demo
 
         ran = run_automation_demo(directory=directory, say=output.note, progress=progress)
-        print_automation_report(ran)
+        print_automation_report(output, ran)
         return 0 if ran.proof.holds else 1
     run = run_demo(path, directory=directory, say=output.note, progress=progress)
-    print_report(run)
+    print_report(output, run)
     return 0 if run.proof.holds else 1
 
 
@@ -263,6 +264,7 @@ def demo(
 
 @commands.command("torture", example="bus torture --agents 35 --minutes 5")
 def torture(
+    output: Output,
     directory: Annotated[
         str | None,
         optional_word(
@@ -305,5 +307,5 @@ def torture(
         TorturePlan(agents, minutes, kill_every, chosen),
         directory,
         keep=keep,
-        reporter=TortureReporter(json=output.is_json()),
+        reporter=TortureReporter(output),
     )

@@ -22,14 +22,15 @@ from ...schema.errors import AckbusError, BusNotFound, InvalidInput
 from ...schema.findings import BAD, Finding, bad, examine, ok
 from ...schema.message.times import age, format_ts
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
-from .. import arguments, hints
+from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, MAX_SEQ, BusPlace
 from ..options.service import ExitCode, answer
 from ..running.looking import looking
-from ..show import output
 from ..show.confirmation import Yes, confirm
+from ..show.output import Output
 from ..show.terminal import progress, waiting
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ def repair_and_report(place: BusPlace, backup: str | None, dry_run: bool) -> int
     for mended in watched(parts):
         count += 1
         is_lossy = is_lossy or bool(mended.lost)
-        output.result(asdict(mended), *_repair_lines(mended))
-        output.flush()
-    if not count and not output.is_json():
-        output.line("nothing is damaged; nothing was changed")
+        place.output.result(asdict(mended), *_repair_lines(mended))
+        place.output.flush()
+    if not count and not place.output.is_json:
+        place.output.line("nothing is damaged; nothing was changed")
     if dry_run and count:
-        output.note("nothing was changed: leave --dry-run out to repair it")
+        place.output.note("nothing was changed: leave --dry-run out to repair it")
     return 1 if is_lossy else 0
 
 
@@ -173,7 +174,7 @@ def archive(
     with place.open() as bus:
         if before is None:
             upto_seq = _last_older(
-                bus, arguments.seconds(older_than or _OLDER_THAN, "--older-than")
+                place.output, bus, arguments.seconds(older_than or _OLDER_THAN, "--older-than")
             )
         else:
             upto_seq = before - 1
@@ -191,9 +192,9 @@ def archive(
         "held_by": [asdict(hold) for hold in plan.held_by],
         "passed_over": [asdict(hold) for hold in plan.passed_over],
     }
-    output.result(record, *_lines(plan, count, new_segments, now_ms, dry_run=dry_run))
+    place.output.result(record, *_lines(plan, count, new_segments, now_ms, dry_run=dry_run))
     if plan.idle:
-        output.note(_refusal(plan.idle, now_ms))
+        place.output.note(_refusal(plan.idle, now_ms))
     return _HELD if plan.idle else 0
 
 
@@ -204,12 +205,12 @@ def _discard(
     from ...subscribers.overview.retention import Retention
 
     with place.open() as bus, Archiver(bus):
-        upto_seq = _last_to_discard(bus, before, older_than)
+        upto_seq = _last_to_discard(place.output, bus, before, older_than)
         held_by = Retention(bus).held_by_queues(min(upto_seq, bus.archive.upto()))
         segments = segments_upto(bus, min([upto_seq, *(hold.seq - 1 for hold in held_by)]))
         count = sum(segment.messages for segment in segments)
         first, last = (segments[0].first_seq, segments[-1].last_seq) if segments else (None, None)
-        what = output.counted(count, "message") + (f", seq {first} to {last}" if segments else "")
+        what = counted(count, "message") + (f", seq {first} to {last}" if segments else "")
         summary, discarded = f"would discard {what}", None
         if not dry_run:
             if segments:
@@ -228,16 +229,18 @@ def _discard(
         "discarded_at": discarded.at_ms if discarded else None,
         "held_by": [asdict(hold) for hold in held_by],
     }
-    output.result(record, summary, *advice, *held_lines)
+    place.output.result(record, summary, *advice, *held_lines)
     return _HELD if held_by else 0
 
 
-def _last_to_discard(bus: LocalBus, before: int | None, older_than: str | None) -> int:
+def _last_to_discard(
+    output: Output, bus: LocalBus, before: int | None, older_than: str | None
+) -> int:
     """Return the last seq that the options name."""
     if before is not None:
         return before - 1
     if older_than is not None:
-        return _last_older(bus, arguments.seconds(older_than, "--older-than"), after_seq=0)
+        return _last_older(output, bus, arguments.seconds(older_than, "--older-than"), after_seq=0)
     raise InvalidInput("--discard deletes for good: say what, with --before or --older-than")
 
 
@@ -250,7 +253,9 @@ def _how_to_discard_more(bus: LocalBus, rest: Sequence[Segment], upto_seq: int) 
         yield "nothing is archived; 'bus archive' does that first"
 
 
-def _last_older(bus: LocalBus, age_s: float, *, after_seq: int | None = None) -> int:
+def _last_older(
+    output: Output, bus: LocalBus, age_s: float, *, after_seq: int | None = None
+) -> int:
     """Return the seq before the first message that is younger, of those after the archive.
 
     A message with an impossible time, such as one in microseconds, counts by its place in the log.
@@ -292,9 +297,9 @@ def _lines(
 ) -> Iterator[str]:
     act = "would archive" if dry_run else "archived"
     size = sum(segment.bytes for segment in new_segments)
-    into = f", into {output.counted(size, 'byte')}" if new_segments else ""
+    into = f", into {counted(size, 'byte')}" if new_segments else ""
     upto = f", up to {plan.upto_seq}" if count else ""
-    yield f"{act} {output.counted(count, 'message')}{upto}{into}"
+    yield f"{act} {counted(count, 'message')}{upto}{into}"
     for hold in plan.held_by:
         yield f"held: {_needs(hold, now_ms)}"
     for hold in plan.passed_over:
@@ -313,7 +318,7 @@ def _refusal(idle: list[Hold], now_ms: int) -> str:
     )
     more = f" and {len(idle) - _NAMED:,} more" if len(idle) > _NAMED else ""
     return (
-        f"{output.counted(len(idle), 'idle agent')} did not read what could be archived:"
+        f"{counted(len(idle), 'idle agent')} did not read what could be archived:"
         f" {named}{more}; 'bus archive --pass-over NAME' or '--pass-over-idle' archives it, and"
         " the next poll of the agent says so"
     )
@@ -344,7 +349,7 @@ def segments(
         for record, segment in zip(records, all_segments, strict=True)
     ]
     is_well = all(record["state"] == "ok" for record in records)
-    return output.results(records, rows, _HEADINGS) or (0 if is_well else 1)
+    return place.output.results(records, rows, _HEADINGS) or (0 if is_well else 1)
 
 
 def _record(bus: LocalBus, segment: Segment, verify: bool) -> dict[str, object]:
@@ -392,12 +397,12 @@ def maintain(place: BusPlace = HERE) -> int:
     }
     gave = "nothing: another program has rebuilt the file, which uses free pages again"
     if given_back is not None:
-        spare = f", and kept {output.counted(kept_free, 'byte')} free for what comes"
-        gave = f"{output.counted(given_back, 'byte')} of the file{spare}"
-    output.result(
+        spare = f", and kept {counted(kept_free, 'byte')} free for what comes"
+        gave = f"{counted(given_back, 'byte')} of the file{spare}"
+    place.output.result(
         record,
-        f"collected {output.counted(blobs, 'blob')}, {output.counted(blob_bytes, 'byte')}",
-        f"forgot {output.counted(forgotten, 'finished message')} of the archive",
+        f"collected {counted(blobs, 'blob')}, {counted(blob_bytes, 'byte')}",
+        f"forgot {counted(forgotten, 'finished message')} of the archive",
         f"gave back {gave}",
         f"the write-ahead log went from {wal_before:,} to {wal_after:,} bytes",
     )
@@ -428,14 +433,14 @@ def backup(
 
     with place.open() as bus, progress("copying", bytes_to_copy(bus)) as move:
         copy = back_up(bus, to, replace=force, on_progress=move)
-    output.result(
+    place.output.result(
         asdict(copy),
-        f"copied the bus to {copy.directory}: {output.counted(copy.messages, 'message')}"
-        f" up to {copy.newest_seq}, {output.counted(copy.blobs, 'blob')},"
-        f" {output.counted(copy.segments, 'archive segment')}",
+        f"copied the bus to {copy.directory}: {counted(copy.messages, 'message')}"
+        f" up to {copy.newest_seq}, {counted(copy.blobs, 'blob')},"
+        f" {counted(copy.segments, 'archive segment')}",
     )
     if copy.lacking:
-        output.note(_complaint(copy))
+        place.output.note(_complaint(copy))
     return 1 if copy.lacking else 0
 
 
@@ -444,7 +449,7 @@ def _complaint(copy: Backup) -> str:
         "…" if len(copy.lacking) > _NAMED_BLOBS else ""
     )
     return (
-        f"the bus lacks {output.counted(len(copy.lacking), 'file')}, or has altered them, and so"
+        f"the bus lacks {counted(len(copy.lacking), 'file')}, or has altered them, and so"
         f" does the copy: {names}; see 'bus doctor --full'"
     )
 
@@ -507,12 +512,12 @@ def _examine(place: BusPlace, full: bool, exit_code: bool) -> int:
     states = set()
     for finding in _findings(place, full):
         states.add(finding.state)
-        advice = f"; {hints.completed(finding.advice)}" if finding.advice else ""
-        output.result(
+        advice = f"; {place.output.completed(finding.advice)}" if finding.advice else ""
+        place.output.result(
             {"check": finding.check, **asdict(finding)},
             f"{finding.state:<4}  {finding.check}: {finding.text}{advice}",
         )
-        output.flush()  # some checks take their time
+        place.output.flush()  # some checks take their time
     if exit_code:
         return answer(states)
     return 1 if BAD in states else 0

@@ -17,8 +17,8 @@ from ...export.jsonl.importer import FieldMap, ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.parts import exported_files
 from ...export.jsonl.writer import Automatic
-from ...git.history import Commit, MessageFilters, traffic
-from ...git.staging import stage as stage_for_git
+from ...git.bus_files import Commit, MessageFilters, traffic
+from ...git.bus_files import stage as stage_for_git
 from ...schema.directory.layout import BUS_DIR_VARIABLE, has_export
 from ...schema.errors import InvalidInput, NotFound, Refused, shown
 from ...schema.message.patterns import TypePattern
@@ -29,9 +29,10 @@ from ..logs import show_logs
 from ..options.common import HERE, TYPE_HELP, BusPlace, Json, OfAgent, Verbose
 from ..options.payload import open_input
 from ..running.looking import looking
-from ..show import output
 from ..show.git_lines import readable
+from ..show.output import NOTHING, Output
 from ..show.terminal import progress
+from ..show.text import counted, within_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def export(
     with place.open() as bus:
         exporter = Exporter(bus)
         if follow:
-            return _follow(exporter)
+            return _follow(exporter, place)
         from_start = rebuild or limit is not None
         lacking = bus.log.newest_seq() - (0 if from_start else exporter.position)
         with progress("exporting", lacking) as move:
@@ -107,17 +108,17 @@ def export(
             else:
                 count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
         record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
-        summary = f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}"
+        summary = f"exported {counted(count, 'message')} to {bus.layout.jsonl}"
         if stage:
             record["staged_blobs"] = blobs = stage_for_git(bus.layout)
-            summary += f", and staged it with {output.counted(blobs, 'blob')}"
-        output.result(record, summary)
+            summary += f", and staged it with {counted(blobs, 'blob')}"
+        place.output.result(record, summary)
     return 0
 
 
-def _follow(exporter: Exporter) -> int:
+def _follow(exporter: Exporter, place: BusPlace) -> int:
     """Export until a signal comes."""
-    show_logs()
+    show_logs(place.output)
     obey(lambda number, frame: exporter.stop(), signal.SIGINT, signal.SIGTERM)
     exporter.follow()
     return 0
@@ -130,7 +131,7 @@ def _set_automatic(place: BusPlace, word: str) -> int:
     with place.open() as bus:
         Automatic.of(bus).set(word == "on")
     text = "keep bus.jsonl" if word == "on" else "leave bus.jsonl to 'bus export'"
-    output.result({"auto": word}, f"from now on commands {text}")
+    place.output.result({"auto": word}, f"from now on commands {text}")
     return 0
 
 
@@ -174,11 +175,11 @@ def import_(
     if fields.unread:
         names = sorted(fields.unread)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        output.note(
+        place.output.note(
             f"ignored fields: {', '.join(names[:_NAMED])}{more}; map them with --map, or keep them"
             " as headers with --map 'headers.*=*'"
         )
-    return _print(reports)
+    return _print(place.output, reports)
 
 
 def _import(
@@ -215,7 +216,7 @@ def _fields(entries: Sequence[str]) -> FieldMap:
         raise InvalidInput(f"--map: {error}") from error
 
 
-def _print(reports: list[tuple[str, ImportReport]]) -> int:
+def _print(output: Output, reports: list[tuple[str, ImportReport]]) -> int:
     """Print the skipped lines and the totals; return the exit code."""
     for name, report in reports:
         where = f"{name}: " if len(reports) > 1 else ""
@@ -223,10 +224,10 @@ def _print(reports: list[tuple[str, ImportReport]]) -> int:
         for number, reason in report.reasons:
             alike.setdefault(reason, []).append(number)
         for reason, (first, *others) in alike.items():
-            and_more = f" and {output.counted(len(others), 'more line')}" if others else ""
-            output.note(f"{where}line {first}{and_more} skipped: {output.within_line(reason)}")
+            and_more = f" and {counted(len(others), 'more line')}" if others else ""
+            output.note(f"{where}line {first}{and_more} skipped: {within_line(reason)}")
         if report.skipped > len(report.reasons):
-            more = output.counted(report.skipped - len(report.reasons), "more line")
+            more = counted(report.skipped - len(report.reasons), "more line")
             output.note(f"{where}{more} skipped")
     record = {
         name: sum(getattr(report, name) for _, report in reports)
@@ -267,6 +268,7 @@ OneBus = Annotated[
 @commands.command("log", example="bus log main..topic --agent alice")
 @looking()
 def log(
+    output: Output,
     revision: Revision = "HEAD",
     conversation: Annotated[
         str | None, optional("C", "Only this conversation: its first message's id.")
@@ -294,17 +296,17 @@ def log(
         if count == most:
             output.detail(f"there is more; see --limit {most * 10}")
             break
-        if output.is_json():
+        if output.is_json:
             output.json_line({name: getattr(commit, name) for name in _FIELDS})
         else:
-            _print_commits(commit, first=count == 0)
+            _print_commits(output, commit, first=count == 0)
         count += 1
     if not count and filters == MessageFilters():
         output.note(f"no commit of {revision} added messages to a bus.jsonl")
-    return 0 if count else output.NOTHING
+    return 0 if count else NOTHING
 
 
-def _print_commits(commit: Commit, *, first: bool) -> None:
+def _print_commits(output: Output, commit: Commit, *, first: bool) -> None:
     if not first:
         output.line("")
     head = (commit.short, commit.date, commit.author, commit.subject)

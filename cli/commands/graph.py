@@ -12,7 +12,7 @@ from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, BusPlace, OfAgent, Since, since_time
 from ..options.filters import WHOLE_LOG, Span
 from ..options.payload import reason
-from ..show import output
+from ..show.output import Output
 from ..show.terminal import progress
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ GraphLimit = Annotated[
         min=1,
     ),
 ]
-Output = Annotated[str | None, optional("FILE", "Where to. Default: stdout.", "--output", "-o")]
+OutputFile = Annotated[str | None, optional("FILE", "Where to. Default: stdout.", "--output", "-o")]
 
 
 @commands.command("graph", example="bus graph 17 -o review.mmd")
@@ -60,7 +60,7 @@ def graph(
     agents: ByAgent = False,
     since: Since = None,
     limit: GraphLimit = None,
-    to: Output = None,
+    to: OutputFile = None,
     place: BusPlace = HERE,
 ) -> int:
     """Draw a conversation, or the agents that talk to each other.
@@ -80,8 +80,8 @@ def graph(
             drawing = pictures.Links.of(messages, limit=limit or _PAIRS)
         else:
             drawing = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
-    _check(drawing)
-    _write(_graph(drawing, conversation), to)
+    _check(place.output, drawing)
+    _write(place.output, _graph(place.output, drawing, conversation), to)
     return 0
 
 
@@ -93,7 +93,7 @@ def timeline(
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
     ] = _TIMELINE_MESSAGES,
-    to: Output = None,
+    to: OutputFile = None,
     place: BusPlace = HERE,
 ) -> int:
     """Draw the messages between agents along a time line, as SVG.
@@ -109,12 +109,16 @@ def timeline(
         messages = _messages(bus, since=since, first=first, last=last, agent=agent)
         traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit)
         beats = bus.heartbeats.list() if last is None else []
-    _check(traffic)
+    _check(place.output, traffic)
     if agent is not None:
         beats = [beat for beat in beats if beat.agent in traffic.agents]
     drawn = pictures.Timeline.of(traffic, beats)
     title = "Time line" if agent is None else f"Time line of {pictures.plain(agent)}"
-    _write(_json(drawn.record()) if output.is_json() else pictures.timeline_svg(drawn, title), to)
+    _write(
+        place.output,
+        _json(drawn.record()) if place.output.is_json else pictures.timeline_svg(drawn, title),
+        to,
+    )
     return 0
 
 
@@ -153,7 +157,7 @@ def _messages(
             yield message
 
 
-def _check(drawing: Drawing) -> None:
+def _check(output: Output, drawing: Drawing) -> None:
     """Refuse an empty picture, and note when not all messages are drawn."""
     if not drawing.total:
         raise NotFound("no messages fit, so there is nothing to draw; see 'bus read'")
@@ -161,11 +165,11 @@ def _check(drawing: Drawing) -> None:
         output.note(f"shows {drawing.extent}; --limit shows more or fewer")
 
 
-def _graph(drawing: Drawing, conversation: str | None) -> str:
+def _graph(output: Output, drawing: Drawing, conversation: str | None) -> str:
     from ...export import pictures
 
     name = None if conversation is None else pictures.plain(conversation)
-    if output.is_json():
+    if output.is_json:
         return _json({"conversation": name, **drawing.record()})
     if isinstance(drawing, pictures.Traffic):
         return pictures.sequence_diagram(drawing)
@@ -178,7 +182,7 @@ def _json(record: Mapping[str, object]) -> str:
     return orjson.dumps(record).decode() + "\n"
 
 
-def _write(picture: str, to: str | None) -> None:
+def _write(output: Output, picture: str, to: str | None) -> None:
     if to is None:
         output.body(picture)
         return

@@ -26,9 +26,9 @@ from ..options.common import (
     Wait,
     seq_or_word,
 )
-from ..show import output
 from ..show.confirmation import Yes, confirm
 from ..show.message import print_page
+from ..show.output import NOTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class ChosenMessages:
             seqs = self.seqs or [item.seq for item in box.parked()]
             for seq in dict.fromkeys(seqs):
                 change(seq)
-        return 0 if seqs else output.NOTHING
+        return 0 if seqs else NOTHING
 
 
 @commands.command("poll", example="bus poll worker-1 --json --wait 30")
@@ -130,6 +130,7 @@ def poll(
     acknowledge with bus ack. Exit code 4 when there are none.
     """
     return actions.poll(
+        place.output,
         agent,
         limit=limit,
         type=type,
@@ -157,7 +158,7 @@ def ack(
         if not (agent.isascii() and agent.isdecimal()):
             raise InvalidInput("give the SEQ, the last that is handled; see 'bus ack --help'")
         agent, seq = arguments.reader(None), int(agent)
-    return actions.ack(agent, seq, directory=place.directory, user=place.user)
+    return actions.ack(place.output, agent, seq, directory=place.directory, user=place.user)
 
 
 @commands.command("inbox", example="bus inbox worker-1")
@@ -183,13 +184,13 @@ def inbox(
         counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
         shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
         wants = "" if box.wants is None else f", wants {' '.join(box.wants)}"
-        output.result(
+        place.output.result(
             {"agent": agent, "cursor": cursor} | counts | {"wants": box.wants},
             f"cursor {cursor}, {shown} unread, {failed} parked{wants}",
         )
         waiting = box.poll(_SHOWN)  # prints a note if mail was archived unread
-        if not output.is_json():
-            print_page(waiting, bus, agent)
+        if not place.output.is_json:
+            print_page(place.output, waiting, bus, agent)
     return 0
 
 
@@ -205,7 +206,7 @@ def list_parked(
     with place.open() as bus:
         deliveries = Deliveries.of(bus).parked(agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
-    return output.results([item.record() for item in deliveries], headings=headings)
+    return place.output.results([item.record() for item in deliveries], headings=headings)
 
 
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")
@@ -273,6 +274,7 @@ def listen(
         raise InvalidInput("--retry-pause must be more than 0")
     with place.open(lives_long=True) as bus:
         box = ReportingInbox(
+            place.output,
             bus,
             agent,
             own_broadcasts=own,
@@ -281,7 +283,7 @@ def listen(
             retry_pause_s=retry_pause_s,
         )
         if start != BEGINNING and agent in Cursors.of(bus).positions():
-            output.note(f"{agent} goes on after message {box.position}: it is no new agent")
+            place.output.note(f"{agent} goes on after message {box.position}: it is no new agent")
         box.join(start=seq_or_word(start))
-        CommandListener(box, command, drain=drain, in_session=not no_session).run()
+        CommandListener(place.output, box, command, drain=drain, in_session=not no_session).run()
     return 0

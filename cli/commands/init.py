@@ -25,10 +25,10 @@ from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, NotFound, R
 from ...schema.sqlite.creation import create
 from ...schema.sqlite.settings import DURABILITIES, age_of_backup
 from ...schema.sqlite.upgrade import upgrade
-from ..arguments import BY_MAIN_TREE
+from ..arguments import BY_MAIN_TREE, find
 from ..definition import Commands, optional
 from ..options.common import HERE, BusPlace, Json, Verbose
-from ..show import output
+from ..show.output import NOTHING, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def init(
         if durability is not None:
             bus.settings.set_durability(cast("Durability", durability))
         durability_now = bus.settings.durability()
-    output.result(
+    place.output.result(
         {"dir": where, "made": is_new, "durability": durability_now},
         f"made a bus in {where}" if is_new else f"there is a bus in {where} already",
         *([] if durability is None else [f"its durability is {durability_now}"]),
@@ -81,7 +81,7 @@ def init(
 def _refuse_beside_main_tree() -> None:
     """Refuse a bus in a linked work tree, which uses the main one's, unless it is named."""
     try:
-        directory, found_by = HERE.find()
+        directory, found_by = find(None, False)
     except (BusNotFound, BusUnusable):  # none, or one of somebody else, which is not used either
         return
     if found_by == BY_MAIN_TREE:
@@ -122,7 +122,7 @@ def upgrade_bus(place: BusPlace = HERE) -> int:
         "put_right": [asdict(repair) for repair in done.mended],
     }
     backup_note = " already" if done.backup is None else f"; the file as it was is {done.backup}"
-    output.result(
+    place.output.result(
         record,
         f"the bus in {done.directory} is at version {done.version}{backup_note}",
         *(f"put right: {repair.text}" for repair in done.mended),
@@ -141,9 +141,9 @@ def where(place: BusPlace = HERE) -> int:
     with place.open() as bus:  # there is one, and it can be used
         durability, made_at_ms = bus.settings.durability(), bus.backup_made_at_ms
         export_state = ExportState(bus)
-    output.detail(f"its durability is {durability}")
-    output.detail(f"it was found by {found_by}")
-    output.detail(export_state.text())
+    place.output.detail(f"its durability is {durability}")
+    place.output.detail(f"it was found by {found_by}")
+    place.output.detail(export_state.text())
     record = {
         "dir": directory,
         "found_by": found_by,
@@ -151,7 +151,7 @@ def where(place: BusPlace = HERE) -> int:
         "backup_made_at_ms": made_at_ms,
         "export": export_state.record(),
     }
-    output.result(record, directory)
+    place.output.result(record, directory)
     return 0
 
 
@@ -170,8 +170,8 @@ def restore(place: BusPlace = HERE) -> int:
     summary = f"{directory} is not a backup, or is in use already"
     if made_at_ms is not None:
         summary = f"the backup in {directory} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
-    output.result({"dir": directory, "backup_made_at_ms": made_at_ms}, summary)
-    return output.NOTHING if made_at_ms is None else 0
+    place.output.result({"dir": directory, "backup_made_at_ms": made_at_ms}, summary)
+    return NOTHING if made_at_ms is None else 0
 
 
 @commands.command("stats", example="bus stats --json")
@@ -181,15 +181,15 @@ def stats(place: BusPlace = HERE) -> int:
     Messages by type and sender, sizes of files and blobs, messages that are not exported yet.
     """
     with place.open() as bus:
-        record = _stats(bus)
-    if output.is_json():
-        output.json_line(record)
+        record = _stats(place.output, bus)
+    if place.output.is_json:
+        place.output.json_line(record)
     else:
-        output.table(("what", "value"), list(_rows(record)))
+        place.output.table(("what", "value"), list(_rows(record)))
     return 0
 
 
-def _stats(bus: LocalBus) -> dict[str, object]:
+def _stats(output: Output, bus: LocalBus) -> dict[str, object]:
     stats = bus.stats()
     exported = Exporter(bus).position
     sizes = [bus.blobs.size(ref) for ref in bus.blobs]
@@ -242,7 +242,7 @@ Trusted = Annotated[
 
 
 @trust.command("add", example="bus trust add /srv/team/.worker-state")
-def add(directory: Trusted, json: Json = False, verbose: Verbose = False) -> int:
+def add(output: Output, directory: Trusted, json: Json = False, verbose: Verbose = False) -> int:
     """Trust a directory, so that what commands find there may act.
 
     It may hold a bus of another user, which is refused where it is found unless you or root own it;
@@ -263,7 +263,7 @@ def add(directory: Trusted, json: Json = False, verbose: Verbose = False) -> int
 
 
 @trust.command("list", example="bus trust list")
-def show_list(json: Json = False, verbose: Verbose = False) -> int:
+def show_list(output: Output, json: Json = False, verbose: Verbose = False) -> int:
     """List the trusted directories, one a line. Exit code 4 when there are none."""
     if fault := fault_of_list():
         output.note(f"warning: {fault}")
@@ -271,11 +271,11 @@ def show_list(json: Json = False, verbose: Verbose = False) -> int:
     for directory in directories:
         holds = [] if directory == EVERY else contents(directory)
         output.result({"dir": directory, "holds": holds}, directory)
-    return 0 if directories else output.NOTHING
+    return 0 if directories else NOTHING
 
 
 @trust.command("remove", example="bus trust remove /srv/team/.worker-state")
-def remove(directory: Trusted, json: Json = False, verbose: Verbose = False) -> int:
+def remove(output: Output, directory: Trusted, json: Json = False, verbose: Verbose = False) -> int:
     """Remove a directory from the list. Exit code 4 when it is not on it."""
     if not remove_safe_directory(directory):
         raise NotFound(f"{directory} is not in {safe_list()}; see 'bus trust list'")

@@ -16,9 +16,9 @@ from ..options.common import HERE, BusPlace, BusPlaceOnly, By, OfQueue
 from ..options.job_choice import EndedJobFilter, JobChoice, Seq, Seqs, with_queues
 from ..options.worker import NewQueueOptions, WorkerOptions
 from ..running.worker_host import WorkerHost, check_command
-from ..show import output
 from ..show.confirmation import Yes, confirm
 from ..show.jobs import code_of_list, jobs_named, print_job, print_jobs, queues_named
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def show_list(
     for word in set(_WAITING).intersection(states):
         raise InvalidInput(f"jobs that are {word} are queued: give --state queued")
     with place.open() as bus:
-        queues = queues_named(bus, queue)
+        queues = queues_named(place.output, bus, queue)
         jobs = [job for opened in queues for job in list_jobs(opened, states, limit)]
         if set(states) != {"queued"}:
             jobs.sort(key=lambda job: -job.seq)
-        return code_of_list(print_jobs(bus, jobs[:limit]), queues)
+        return code_of_list(print_jobs(place.output, bus, jobs[:limit]), queues)
 
 
 @job.command("show", example="bus job show 17")
@@ -98,8 +98,8 @@ def show(seq: Seq, queue: OfQueue = None, place: BusPlace = HERE) -> int:
     when the lease has run out and the next worker to look will take the job.
     """
     with place.open() as bus:
-        ((opened, named_job),) = jobs_named(bus, [seq], queue)
-        print_job(bus, opened, named_job)
+        ((opened, named_job),) = jobs_named(place.output, bus, [seq], queue)
+        print_job(place.output, bus, opened, named_job)
     return 0
 
 
@@ -125,10 +125,15 @@ def retry(choice: RetryChoice, place: BusPlace = HERE) -> int:
         if choice.seqs:
             retry_each = partial(_retry, by=choice.actor)
             return choice.act(
-                bus, with_queues(bus, choice.seqs, choice.queue), retry_each, "retried"
+                place.output,
+                bus,
+                with_queues(place.output, bus, choice.seqs, choice.queue),
+                retry_each,
+                "retried",
             )
-        chosen = choice.find(bus, states or _ENDED_BADLY)
+        chosen = choice.find(place.output, bus, states or _ENDED_BADLY)
         return choice.act(
+            place.output,
             bus,
             chosen,
             lambda queue, jobs: DeadLetters(queue, by=choice.actor).requeue(jobs),
@@ -145,7 +150,9 @@ def cancel(seqs: Seqs, queue: OfQueue = None, by: By = None, place: BusPlace = H
     choice = JobChoice(seqs=seqs, queue=queue, by=by)
     with place.open() as bus:
         cancel = partial(_cancel, by=choice.actor)
-        return choice.act(bus, with_queues(bus, seqs, queue), cancel, "cancelled")
+        return choice.act(
+            place.output, bus, with_queues(place.output, bus, seqs, queue), cancel, "cancelled"
+        )
 
 
 def _retry(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
@@ -178,8 +185,8 @@ def list_dead(filter: EndedJobFilter, place: BusPlace = HERE) -> int:
     can't take in more of the log.
     """
     with place.open() as bus:
-        by_queue = list(filter.find(bus, (_DEAD,)))
-        count = print_jobs(bus, (job for _, jobs in by_queue for job in jobs))
+        by_queue = list(filter.find(place.output, bus, (_DEAD,)))
+        count = print_jobs(place.output, bus, (job for _, jobs in by_queue for job in jobs))
         return code_of_list(count, (queue for queue, _ in by_queue))
 
 
@@ -190,8 +197,8 @@ def show_dead(seq: Seq, queue: OfQueue = None, place: BusPlace = HERE) -> int:
     Exit code 4 when the job is not dead.
     """
     with place.open() as bus:
-        ((opened, job),) = jobs_named(bus, [seq], queue, _DEAD)
-        print_job(bus, opened, job)
+        ((opened, job),) = jobs_named(place.output, bus, [seq], queue, _DEAD)
+        print_job(place.output, bus, opened, job)
     return 0
 
 
@@ -205,8 +212,9 @@ def requeue(choice: JobChoice, everything: All = False, place: BusPlace = HERE) 
     choice.check(_LIST, is_all=everything)
     with place.open() as bus:
         return choice.act(
+            place.output,
             bus,
-            _chosen(bus, choice),
+            _chosen(place.output, bus, choice),
             lambda queue, jobs: DeadLetters(queue, by=choice.actor).requeue(jobs),
             "requeued",
         )
@@ -225,17 +233,18 @@ def drop(
     with place.open() as bus:
         confirm("drop these dead letters", yes or choice.dry_run)
         return choice.act(
+            place.output,
             bus,
-            _chosen(bus, choice),
+            _chosen(place.output, bus, choice),
             lambda queue, jobs: DeadLetters(queue, by=choice.actor).drop(jobs),
             "dropped",
         )
 
 
-def _chosen(bus: LocalBus, choice: JobChoice) -> ChosenJobs:
+def _chosen(output: Output, bus: LocalBus, choice: JobChoice) -> ChosenJobs:
     if choice.seqs:
-        return with_queues(bus, choice.seqs, choice.queue, _DEAD)
-    return choice.find(bus, (_DEAD,))
+        return with_queues(output, bus, choice.seqs, choice.queue, _DEAD)
+    return choice.find(output, bus, (_DEAD,))
 
 
 # `bus run`: a worker that runs a command.
@@ -283,12 +292,14 @@ def run(
         queue = options.open_queue(bus, rules)
         worker = options.worker(bus, queue)
         work = options.work(bus, command, worker.group, supervisors)
-        output.remark(
+        place.output.remark(
             f"working on queue {queue.name!r}, which takes in {queue.info.pattern}, with"
             f" {command[0]}: {options.contract} contract, {options.concurrency} at a time;"
             " Ctrl-C ends it"
         )
         if queue.info.paused_at_ms is not None:
             name = queue.name
-            output.note(f"queue {name!r} is paused: no job begins before 'bus queue resume {name}'")
-        return WorkerHost(worker).run(work, once=options.once, drain=options.drain)
+            place.output.note(
+                f"queue {name!r} is paused: no job begins before 'bus queue resume {name}'"
+            )
+        return WorkerHost(place.output, worker).run(work, once=options.once, drain=options.drain)

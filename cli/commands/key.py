@@ -17,9 +17,10 @@ from ...schema.message.times import format_ts
 from ..definition import Commands, optional
 from ..options.common import HERE, Agent, BusPlace, Json, Verbose
 from ..options.filters import THE_FIRST, Begin
-from ..show import output
 from ..show.confirmation import Yes, confirm
+from ..show.output import Output
 from ..show.terminal import progress
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ KeysDirectory = Annotated[
 
 @key.command("create", example="bus key create worker-1")
 def create(
+    output: Output,
     agent: Agent,
     rotate: Annotated[
         bool,
@@ -68,7 +70,9 @@ def create(
 
 
 @key.command("list", example="bus key list")
-def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False) -> int:
+def show_list(
+    output: Output, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
+) -> int:
     """List the keys of agents, without the secrets.
 
     Each agent signs with its last key. Exit code 4 when there are none, 1 when a file of some can't
@@ -89,7 +93,11 @@ def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose =
 
 @key.command("show", example="bus key show worker-1")
 def show(
-    agent: Agent, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
+    output: Output,
+    agent: Agent,
+    keys: KeysDirectory = None,
+    json: Json = False,
+    verbose: Verbose = False,
 ) -> int:
     """Print the secrets of an agent's keys in hex.
 
@@ -110,6 +118,7 @@ def show(
 
 @key.command("remove", example="bus key remove worker-1")
 def remove(
+    output: Output,
     agent: Agent,
     keys: KeysDirectory = None,
     yes: Yes = False,
@@ -125,7 +134,7 @@ def remove(
     count = Keyring(keys).remove(agent)
     summary = f"removed the key file of {agent}, which could not be used"
     if count is not None:
-        summary = f"removed {output.counted(count, 'key')} of {agent}"
+        summary = f"removed {counted(count, 'key')} of {agent}"
     output.result({"agent": agent, "removed": count}, summary)
     return 0
 
@@ -153,7 +162,7 @@ def switch_on(place: BusPlace = HERE) -> int:
     with place.open() as bus:
         bus.chain.switch_on()
         _catch_up(bus.chain)
-        _print_status(bus.chain)
+        _print_status(place.output, bus.chain)
     return 0
 
 
@@ -162,7 +171,7 @@ def switch_off(place: BusPlace = HERE) -> int:
     """Stop extending the chain. Its links stay, and can be verified."""
     with place.open() as bus:
         bus.chain.switch_off()
-        _print_status(bus.chain)
+        _print_status(place.output, bus.chain)
     return 0
 
 
@@ -174,11 +183,11 @@ def status(place: BusPlace = HERE) -> int:
     it 'bus verify --expect' shows any change up to there.
     """
     with place.open() as bus:
-        _print_status(bus.chain)
+        _print_status(place.output, bus.chain)
     return 0
 
 
-def _print_status(chain: Chain) -> None:
+def _print_status(output: Output, chain: Chain) -> None:
     is_on, head, behind = chain.is_on(), chain.head(), chain.behind()
     where = f"head {head}" if head else "nothing is in it"
     output.result(
@@ -249,8 +258,8 @@ def verify(
             raise NotFound("there is no chain; 'bus chain on' begins one")
         if from_seq > max(walk.newest_seq, 1):  # an empty log is read from 1, as any other
             raise NotFound(f"the log ends at {walk.newest_seq}, before {from_seq}")
-        problem_count = _print_problems(walk)
-    _print_summary(walk, problem_count, has_signatures=not chain)
+        problem_count = _print_problems(place.output, walk)
+    _print_summary(place.output, walk, problem_count, has_signatures=not chain)
     return 1 if problem_count else 0
 
 
@@ -263,15 +272,15 @@ def _link(text: str) -> Link:
     return Link(int(parts[1]), bytes.fromhex(parts[2]))
 
 
-def _print_problems(walk: Verification) -> int:
+def _print_problems(output: Output, walk: Verification) -> int:
     """Print the problems, and return their number."""
     count = 0
     with progress("verifying", walk.newest_seq) as move:
         for count, problem in enumerate(walk.problems(move), 1):
-            if count <= _SHOWN or output.is_json():
+            if count <= _SHOWN or output.is_json:
                 output.result(_record(problem), f"{problem.kind}: {problem.text}")
-    if count > _SHOWN and not output.is_json():
-        output.line(f"… and {output.counted(count - _SHOWN, 'problem')} more; --json has them all")
+    if count > _SHOWN and not output.is_json:
+        output.line(f"… and {counted(count - _SHOWN, 'problem')} more; --json has them all")
     return count
 
 
@@ -281,21 +290,23 @@ def _record(problem: Problem) -> dict[str, object]:
     return record | {"from": sender}
 
 
-def _print_summary(walk: Verification, problem_count: int, *, has_signatures: bool) -> None:
+def _print_summary(
+    output: Output, walk: Verification, problem_count: int, *, has_signatures: bool
+) -> None:
     counts = walk.counts
-    parts = [f"{output.counted(counts.messages, 'message')} up to {walk.newest_seq}"]
+    parts = [f"{counted(counts.messages, 'message')} up to {walk.newest_seq}"]
     if has_signatures:
         parts.append(
             f"{counts.signed:,} signed, {counts.unsigned:,} not, {counts.unknown:,} with keys that"
             " are not here"
         )
     if counts.wrong:
-        parts.append(f"{output.counted(counts.wrong, 'signature')} wrong")
+        parts.append(f"{counted(counts.wrong, 'signature')} wrong")
     if walk.head is not None:
         parts.append(f"{counts.chained:,} in the chain, head {walk.head}")
     if counts.gaps:
-        parts.append(f"{output.counted(counts.gaps, 'number')} without a message")
+        parts.append(f"{counted(counts.gaps, 'number')} without a message")
     parts += map(str, walk.discarded)
-    verdict = output.counted(problem_count, "problem") if problem_count else "nothing is wrong"
+    verdict = counted(problem_count, "problem") if problem_count else "nothing is wrong"
     record = {"problems": problem_count, **asdict(walk.counts), "head": _head(walk.head)}
     output.result(record, f"{'; '.join(parts)}; {verdict}")

@@ -10,7 +10,7 @@ from ...schema.errors import InvalidInput
 from ..definition import Commands, optional, optional_word
 from ..options.payload import json_argument
 from ..options.service import SERVICE, ServicePlace
-from ..show import output
+from ..show.output import NOTHING, TIMED_OUT, Output, json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...automation.routes.conditions import CompiledPipeline
     from ...automation.routes.preview import Replayed
     from ...automation.routes.router import Index
-    from ...automation.routes.tree import RunTree
+    from ...automation.routes.runs import RunTree
 
 # Routes: list, and history through them.
 
@@ -39,7 +39,7 @@ def list_routes(place: ServicePlace = SERVICE) -> int:
         }
         for entry in place.look().config.routes
     ]
-    return output.results(records)
+    return place.output.results(records)
 
 
 @route.command("test", example="bus route test --from 1 --config ./changed --json")
@@ -69,8 +69,8 @@ def replay(
         for event in replayed(bus, router, first):
             if not changed or event.added or event.dropped:
                 count += 1
-                output.result(event.record(), *_lines(event))
-    return 0 if count else output.NOTHING
+                place.output.result(event.record(), *_lines(event))
+    return 0 if count else NOTHING
 
 
 def _lines(event: Replayed) -> list[str]:
@@ -109,7 +109,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
     """List the pipelines of the configuration. Exit code 4 when there are none."""
     pipelines = _index(place)[1].pipelines.values()
     records = [_summary(compiled) for compiled in pipelines]
-    return output.results(records)
+    return place.output.results(records)
 
 
 @pipeline.command("show", example="bus pipeline show digest --json")
@@ -126,7 +126,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     summary = _summary(compiled)
     lines = [" ".join(f"{key}={value}" for key, value in summary.items() if value is not None)]
     lines += [f"  {_step_line(step)}" for step in steps]
-    output.result(summary | {"steps": steps}, *lines)
+    place.output.result(summary | {"steps": steps}, *lines)
     return 0
 
 
@@ -158,7 +158,7 @@ def run(
     compiled = index.pipeline(name)
     body = {} if payload is None else json_argument(payload, "--payload")
     if dry_run:
-        return _show_preview(snapshot, compiled, body)
+        return _show_preview(place.output, snapshot, compiled, body)
     is_to_wait = compiled.pipeline.execution_mode == "synchronous" if wait is None else wait
     limit_s = compiled.pipeline.timeout_s if timeout is None else timeout
     return _run(place, snapshot, compiled, body, limit_s if is_to_wait else None)
@@ -183,20 +183,20 @@ def graph(
         text = flowchart(index.pipelines.values(), snapshot.config.routes)
     else:
         text = flowchart([index.pipeline(name)])
-    if output.is_json():
-        output.json_line({"pipeline": name, "mermaid": text})
+    if place.output.is_json:
+        place.output.json_line({"pipeline": name, "mermaid": text})
     else:
-        output.body(text)
+        place.output.body(text)
     return 0
 
 
 @pipeline.command("tree", example="bus pipeline tree 0198c0de-0000-7000-8000-000000000001")
 def tree(job: JobId, place: ServicePlace = SERVICE) -> int:
     """Print the jobs of a run as a tree, each with its state. 'bus trace' prints all messages."""
-    from ...automation.routes.tree import RunTree
+    from ...automation.routes.runs import RunTree
 
     with place.open() as bus:
-        _show_tree(RunTree.of(bus, job))
+        _show_tree(place.output, RunTree.of(bus, job))
     return 0
 
 
@@ -212,7 +212,7 @@ def cancel(
 
     What runs is ended. Exit code 4 when all were over.
     """
-    from ...automation.routes.tree import cancel as cancel_tree
+    from ...automation.routes.runs import cancel as cancel_tree
 
     with place.open() as bus:
         jobs = cancel_tree(bus, job, why)
@@ -220,7 +220,7 @@ def cancel(
         {"job_id": cancelled.message.id, "plugin": cancelled.plugin, "command": cancelled.command}
         for cancelled in jobs
     ]
-    return output.results(records)
+    return place.output.results(records)
 
 
 @pipeline.command("repeat", example="bus pipeline repeat 0198c0de-0000-7000-8000-000000000001")
@@ -234,12 +234,12 @@ def repeat(
     of now. 'bus job retry' goes on with a job that failed instead.
     """
     from ...automation.jobs.submission import Submission
-    from ...automation.routes.tree import rerun_request
+    from ...automation.routes.runs import rerun_request
 
     place.refuse_found()
     with place.open() as bus:
         done = Submission(bus).submit(rerun_request(bus, job))
-    output.result({"job_id": done.job_id, "seq": done.seq}, done.job_id)
+    place.output.result({"job_id": done.job_id, "seq": done.seq}, done.job_id)
     return 0
 
 
@@ -251,8 +251,8 @@ def _run(
     limit_s: float | None,
 ) -> int:
     from ...automation.routes.router import Router
-    from ...automation.routes.tree import wait as wait_for
-    from ...automation.runs import begin_run, result_of
+    from ...automation.routes.runs import begin_run, result_of
+    from ...automation.routes.runs import wait as wait_for
     from ...automation.service_lock import is_running
 
     with place.open() as bus:
@@ -263,28 +263,30 @@ def _run(
         record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": run.root}
         has_service = is_running(place.state_dir())
         if not has_service:
-            output.note("no service runs: the run waits until 'bus automation start'")
+            place.output.note("no service runs: the run waits until 'bus automation start'")
         if limit_s is None or not has_service:
-            output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
-            return 0 if limit_s is None else output.NOTHING
+            place.output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
+            return 0 if limit_s is None else NOTHING
         ended = wait_for(bus, run.root, limit_s)
         outcome: dict[str, Any] = {"status": ended.state, "timeout_exceeded": not ended.is_over}
         if ended.is_over:
             outcome["result"] = result_of(bus, run, compiled, ended)
-    _show_tree(ended, record | outcome)
+    _show_tree(place.output, ended, record | outcome)
     if not ended.is_over:
-        output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")
-        return output.TIMED_OUT
+        place.output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")
+        return TIMED_OUT
     return 0 if ended.state == "succeeded" else 1
 
 
-def _show_preview(snapshot: ConfigSnapshot, compiled: CompiledPipeline, payload: object) -> int:
+def _show_preview(
+    output: Output, snapshot: ConfigSnapshot, compiled: CompiledPipeline, payload: object
+) -> int:
     from ...automation.routes.preview import preview
 
     forecast = preview(snapshot.config, compiled, payload)
     lines = [
         f"would begin with {step['step']}: {step['plugin']}.{step['command']}"
-        f" {output.json_text(step['payload'])}"
+        f" {json_text(step['payload'])}"
         for step in forecast.begins
     ]
     lines += [f"then {_step_line(step)}" for step in forecast.then]
@@ -298,7 +300,7 @@ def _show_preview(snapshot: ConfigSnapshot, compiled: CompiledPipeline, payload:
     return 0
 
 
-def _show_tree(tree: RunTree, record: dict[str, Any] | None = None) -> None:
+def _show_tree(output: Output, tree: RunTree, record: dict[str, Any] | None = None) -> None:
     lines = []
     for job in tree.jobs:
         fields = job.record()

@@ -9,7 +9,7 @@ import typer
 from ..definition import Commands, optional, optional_word
 from ..options.payload import json_argument
 from ..options.service import SERVICE, ServicePlace
-from ..show import output
+from ..show.output import NOTHING, Output, json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
     snapshot = place.look()
     records = [_summary(plugin) for plugin in snapshot.plugins.values()]
     for fault in snapshot.registry.faults:
-        output.note(str(fault))
+        place.output.note(str(fault))
     rows = [
         (
             *(record["plugin"], record["version"], ", ".join(record["commands"])),
@@ -36,7 +36,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
         )
         for record in records
     ]
-    return output.results(records, rows, ("plugin", "version", "commands", "description"))
+    return place.output.results(records, rows, ("plugin", "version", "commands", "description"))
 
 
 @plugin.command("add", example="bus plugin add feed")
@@ -61,24 +61,26 @@ def add(
     from ...automation.plugins import discovery
 
     if name is None:
-        return _list_shipped(discovery.shipped())
+        return _list_shipped(place.output, discovery.shipped())
     root, within = place.first_root(), place.folder()
     added = discovery.add(name, root, within, replace=replace, dry_run=dry_run)
     manifest = added.manifest
     record = {"plugin": name, "version": manifest.version, "folder": str(added.folder)}
     done = {"new": "added", "same": "left as it was:", "changed": "replaced"}[added.state]
     would = "would have " if dry_run else ""
-    output.result(
+    place.output.result(
         record | {"state": added.state, "dry_run": dry_run},
         f"{would}{done} {name} {manifest.version} in {added.folder}",
     )
     if added.state == "new":
         required = ", ".join(manifest.config_keys.required)
-        output.note(f"to run it, set plugins.{name}: enabled: true, and in its config {required}")
+        place.output.note(
+            f"to run it, set plugins.{name}: enabled: true, and in its config {required}"
+        )
     return 0
 
 
-def _list_shipped(manifests: list[Manifest]) -> int:
+def _list_shipped(output: Output, manifests: list[Manifest]) -> int:
     records = [
         {"plugin": manifest.name, "version": manifest.version, "description": manifest.description}
         for manifest in manifests
@@ -114,10 +116,10 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     with place.open() as bus:
         record |= plugin_of(bus, name)
     lines = [
-        f"{key}: {value if isinstance(value, str) else output.json_text(value)}"
+        f"{key}: {value if isinstance(value, str) else json_text(value)}"
         for key, value in record.items()
     ]
-    output.result(record, *lines)
+    place.output.result(record, *lines)
     return 0
 
 
@@ -143,7 +145,7 @@ def facts(
         names.append("fact_json")
     records = [{name: getattr(fact, name) for name in names} for fact in newest]
     rows = [["" if value is None else value for value in record.values()] for record in records]
-    return output.results(records, rows, names)
+    return place.output.results(records, rows, names)
 
 
 @plugin.command("run", example="""bus plugin run feed poll --payload '{"url": "…"}'""")
@@ -173,7 +175,7 @@ def run(
     body = None if payload is None else json_argument(payload, "--payload")
     if dry_run:
         record = {"plugin": name, "command": command_name, "payload": body, "dry_run": True}
-        output.result(record, f"would run {name} {command_name}")
+        place.output.result(record, f"would run {name} {command_name}")
         return 0
     return _run(place, name, command_name, body, is_to_wait=not no_wait)
 
@@ -202,14 +204,14 @@ def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wa
         record = {"job_id": done.job_id, "seq": done.seq, "plugin": name, "command": command}
         has_service = is_running(place.state_dir())
         if not has_service:
-            output.note("no service runs: the job waits until 'bus automation start'")
+            place.output.note("no service runs: the job waits until 'bus automation start'")
         if not is_to_wait or not has_service:
-            output.result(record | {"status": "queued"}, done.job_id)
-            return output.NOTHING if is_to_wait else 0
+            place.output.result(record | {"status": "queued"}, done.job_id)
+            return NOTHING if is_to_wait else 0
         outcome = outcome_of(bus, done)
     ending = {"result": outcome.result} if outcome.error is None else {"error": outcome.error}
     text = outcome.result if outcome.error is None else outcome.error
-    output.result(
+    place.output.result(
         record | {"status": outcome.state, "attempt": outcome.attempt} | ending,
         f"{name} {command} {outcome.state}: {text or ''}",
     )

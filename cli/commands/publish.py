@@ -22,7 +22,7 @@ from ..logs import show_logs
 from ..options.common import HERE, BusPlace, BusPlaceOnly, since_time
 from ..options.payload import META, STDIN, message_headers, parse_meta, payload_of, wait_for_input
 from ..running.bulk_publish import publish_lines
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,10 +175,11 @@ def publish(
         if message != Publication(from_agent=sender) or wait is not None:
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
         with place.open() as bus:
-            return publish_lines(bus, type or STDIN, sender=sender, strict=strict)
+            return publish_lines(place.output, bus, type or STDIN, sender=sender, strict=strict)
     if type is None:
         raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")
     return actions.publish(
+        place.output,
         type,
         **message.arguments(),
         strict=strict,
@@ -267,14 +268,14 @@ def ask(
             wait_s=0.0 if wait is None else arguments.seconds(wait, "--wait"),
             **vars(answers),
         )
-        _print_ids(sent, type)
+        _print_ids(place.output, sent, type)
         answer = sent.until_answered(timeout_s)
         assert answer.reply is not None
-        if output.is_json():
-            output.json_line(_record(answer))
+        if place.output.is_json:
+            place.output.json_line(_record(answer))
         else:
-            _print_payload(answer.reply)
-        output.flush()
+            _print_payload(place.output, answer.reply)
+        place.output.flush()
         receive(bus, answer, sent.asker)
     return 1 if answer.failed else 0
 
@@ -317,10 +318,10 @@ def show_answer(
         answer = answer_in(bus, key, which=which, **vars(answers))
         several = [_short(reply) for reply in double_answers(bus, key, **vars(answers))]
         record = _record(answer) | ({"answers": several} if several else {})
-        output.result(record, _state_line(answer, bus.now_ms()), *map(_answer_line, several))
-        if answer.reply is not None and not output.is_json():
-            _print_payload(answer.reply)
-        output.flush()
+        place.output.result(record, _state_line(answer, bus.now_ms()), *map(_answer_line, several))
+        if answer.reply is not None and not place.output.is_json:
+            _print_payload(place.output, answer.reply)
+        place.output.flush()
         receive(bus, answer, arguments.actor(None))
     return 1 if answer.failed else 0
 
@@ -354,8 +355,8 @@ def notify(
     every_s = arguments.seconds(every, "--every")
     if not every_s:
         raise InvalidInput("--every must be more than 0")
-    tell = notifier_of(os.environ)
-    show_logs()
+    tell = notifier_of(place.output, os.environ)
+    show_logs(place.output)
     with place.open() as bus:
         notices = Notices(bus)
         while True:
@@ -365,7 +366,7 @@ def notify(
             except BusBusy as error:
                 if once:
                     raise
-                output.note(f"warning: {error}; looking again")
+                place.output.note(f"warning: {error}; looking again")
             if once:
                 return 0
             time.sleep(every_s)
@@ -383,15 +384,15 @@ def _or_stdin(content: MessageContent) -> str | None:
     return STDIN
 
 
-def _print_ids(sent: Request, type: str) -> None:
+def _print_ids(output: Output, sent: Request, type: str) -> None:
     ids = {"message_id": sent.id, "conversation": sent.conversation, "type": type}
-    if output.is_json():
+    if output.is_json:
         output.json_note({"event": "published", **ids})
     else:
         output.note(" ".join(["published", *(f"{name}={value}" for name, value in ids.items())]))
 
 
-def _print_payload(reply: Message) -> None:
+def _print_payload(output: Output, reply: Message) -> None:
     """Print the payload of an answer: text as it is, anything else as JSON."""
     if reply.payload_error is not None:
         raise AckbusError(

@@ -20,7 +20,6 @@ from ..logs import show_logs
 from ..options.common import HERE, BusPlace, BusPlaceOnly, By, QueueName, seq_or_word
 from ..options.worker import PolicyOptions, make_queue
 from ..running.crew_host import watch as go_on_watching
-from ..show import output
 from ..show.confirmation import Yes, confirm
 from ..show.jobs import (
     acts_lines,
@@ -31,6 +30,8 @@ from ..show.jobs import (
     queues_named,
     show_table,
 )
+from ..show.output import NOTHING, Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,10 +74,10 @@ def list_queues(
             queues = [Queue(bus, info) for info in Queues(bus).list()]
             return [QueueStats.of(queue, window_s=window_s) for queue in queues]
 
-        all_stats = _look(look, every if watch else None, list_table)
+        all_stats = _look(place.output, look, every if watch else None, list_table)
     headings, rows = list_table(all_stats)
     records = [stats_record(stats) for stats in all_stats]
-    return output.results(records, rows, headings) or _code_of(all_stats)
+    return place.output.results(records, rows, headings) or _code_of(place.output, all_stats)
 
 
 @queue.command("show", example="bus queue show reviews --window 1h")
@@ -102,16 +103,16 @@ def show(
         def look() -> list[QueueStats]:
             return [QueueStats.of(opened, window_s=window_s)]
 
-        (stats,) = all_stats = _look(look, every if watch else None, show_table)
+        (stats,) = all_stats = _look(place.output, look, every if watch else None, show_table)
         acts = ManualActs.of(bus).of_queue(opened.info)
     record = stats_record(stats)
     headings, rows = show_table(all_stats)
-    output.result(
+    place.output.result(
         record | {"acts": [act.record() for act in acts]},
         *(f"{f'{what}:':<14}{value}" for what, value in (headings, *rows)),
         *acts_lines(acts),
     )
-    return _code_of(all_stats)
+    return _code_of(place.output, all_stats)
 
 
 @queue.command("create", example="bus queue create reviews --type 'review.*' --max-running 4")
@@ -146,10 +147,10 @@ def create(
         first = opened.info.filled_seq + 1
         discarded = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
     if is_there and start is not None:
-        output.note(f"queue {name!r} exists already; --start {start} changed nothing")
+        place.output.note(f"queue {name!r} exists already; --start {start} changed nothing")
     for part in discarded:
-        output.note(f"{part}: the queue begins after it")
-    _print(opened.info)
+        place.output.note(f"{part}: the queue begins after it")
+    _print(place.output, opened.info)
     return 0
 
 
@@ -170,7 +171,7 @@ def set_policy(
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with place.open() as bus:
         info = change_policy(bus, name, by=arguments.actor(by), **rules)
-    _print(info)
+    _print(place.output, info)
     return 0
 
 
@@ -182,7 +183,7 @@ def pause(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """
     with place.open() as bus:
         Queues(bus).pause(name, by=arguments.actor(by))
-        output.result(queue_record(Queues(bus).get(name)))
+        place.output.result(queue_record(Queues(bus).get(name)))
     return 0
 
 
@@ -194,7 +195,7 @@ def resume(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """
     with place.open() as bus:
         Queues(bus).resume(name, by=arguments.actor(by))
-        output.result(queue_record(Queues(bus).get(name)))
+        place.output.result(queue_record(Queues(bus).get(name)))
     return 0
 
 
@@ -215,16 +216,16 @@ def purge(
     """
     from ...subscribers.queues.job_control import JobControl
 
-    show_logs()
+    show_logs(place.output)
     with place.open() as bus:
-        (opened,) = queues_named(bus, name)
+        (opened,) = queues_named(place.output, bus, name)
         control = JobControl(opened, by=arguments.actor(by))
         count = control.waiting()
         if count and not dry_run:
-            confirm(f"cancel {output.counted(count, 'waiting job')} of queue {name!r}", yes)
+            confirm(f"cancel {counted(count, 'waiting job')} of queue {name!r}", yes)
             count = control.purge()
     key, verb = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
-    output.result({"queue": name, key: count}, f"{verb} {output.counted(count, 'job')}")
+    place.output.result({"queue": name, key: count}, f"{verb} {counted(count, 'job')}")
     return code_of_list(count, [opened])
 
 
@@ -249,13 +250,13 @@ def remove(
     with place.open() as bus:
         if dry_run:
             refuse_live(Queue.open(bus, name))
-            output.result(
+            place.output.result(
                 {"queue": name, "dry_run": True}, f"would remove {name}; nothing was changed"
             )
             return 0
         confirm(f"remove queue {name!r}", yes)
         history = remove_queue(bus, name, by=arguments.actor(by))
-    output.result(
+    place.output.result(
         {"queue": name, "history": history}, f"removed {name}; its history is in {history}"
     )
     return 0
@@ -274,25 +275,26 @@ def skip(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
         opened = Queue.open(bus, name)
         skipped = JobControl(opened, by=arguments.actor(by)).skip()
     for first, last in skipped:
-        output.result(
+        place.output.result(
             {"queue": name, "first_seq": first, "last_seq": last},
             f"skipped messages {first} to {last}",
         )
-    return 0 if skipped else output.NOTHING
+    return 0 if skipped else NOTHING
 
 
 def _look(
+    output: Output,
     look: Callable[[], list[QueueStats]],
     every: str | None,
     table: Callable[[list[QueueStats]], Table],
 ) -> list[QueueStats]:
     """Look once and return the statistics, or repeat and show them where `every` is given."""
     if every is not None:
-        go_on_watching(look, every, table=table, lines=print_lines)
+        go_on_watching(output, look, every, table=table, lines=print_lines)
     return look()
 
 
-def _code_of(all_stats: list[QueueStats]) -> int:
+def _code_of(output: Output, all_stats: list[QueueStats]) -> int:
     """Note the stuck queues on stderr, and return the exit code."""
     stuck = [stats.stuck for stats in all_stats if stats.stuck is not None]
     for why in stuck:
@@ -300,7 +302,7 @@ def _code_of(all_stats: list[QueueStats]) -> int:
     return 1 if stuck else 0
 
 
-def _print(info: QueueInfo) -> None:
+def _print(output: Output, info: QueueInfo) -> None:
     output.result(queue_record(info), f"{info.name}  {info.pattern}  {policy_line(info)}")
 
 
@@ -323,7 +325,7 @@ def show_list(place: BusPlace = HERE) -> int:
     """
     with place.open() as bus:
         records = [asdict(entry) for entry in bus.limits.list()]
-    return output.results(records, headings=("kind", "name", "max waiting", "waiting"))
+    return place.output.results(records, headings=("kind", "name", "max waiting", "waiting"))
 
 
 @limit.command("set", example="bus limit set 100 --queue reviews")
@@ -346,11 +348,11 @@ def set_limit(
             JobControl(Queue.open(bus, name), by=actor).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
-        if output.is_json():
+        if place.output.is_json:
             (record,) = (
                 entry for entry in bus.limits.list() if (entry.kind, entry.name) == (kind, name)
             )
-            output.json_line(asdict(record))
+            place.output.json_line(asdict(record))
     return 0
 
 

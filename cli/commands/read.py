@@ -26,9 +26,9 @@ from ..options.filters import (
     RangeFilter,
     Span,
 )
-from ..show import output
 from ..show.jobs import act_line, branches
 from ..show.message import print_in_full
+from ..show.output import NOTHING, Output
 from ..show.terminal import progress
 
 TYPE_CHECKING = False
@@ -67,14 +67,16 @@ def replay(
         filters = which.filters(bus)
         if follow:
             live = bus.follow(after_seq=first - 1, **filters)
-            output.messages(live, bus.blobs, form=Message.to_line, live=True)
+            place.output.messages(live, bus.blobs, form=Message.to_line, live=True)
         end = bus.log.newest_seq()
         if first > end:
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
-        _note_discarded(bus, first, last)
+        _note_discarded(place.output, bus, first, last)
         messages = _portion(bus, first, last, filters, limit, newest)
-        count = output.messages(_with_resume_hint(messages, last), bus.blobs, form=Message.to_line)
-        return 0 if count else which.note_nothing(bus)
+        count = place.output.messages(
+            _with_resume_hint(messages, last), bus.blobs, form=Message.to_line
+        )
+        return 0 if count else which.note_nothing(place.output, bus)
 
 
 def _portion(
@@ -95,7 +97,7 @@ def _portion(
     return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
 
 
-def _note_discarded(bus: LocalBus, first: int, last: int | None) -> None:
+def _note_discarded(output: Output, bus: LocalBus, first: int, last: int | None) -> None:
     """Note on stderr which parts of a range were discarded."""
     for part in bus.archive.discarded():
         if first <= part.last_seq and (last is None or part.first_seq <= last):
@@ -128,9 +130,13 @@ def read(
     its jobs, 'bus trace' its conversation; 'bus check' says whether a request is answered.
     """
     with place.open() as bus:
-        _note_discarded(bus, 1, None)
+        _note_discarded(place.output, bus, 1, None)
         messages = _portion(bus, 1, None, filter.filters(bus), limit, newest)
-        return 0 if output.messages(messages, bus.blobs) else filter.note_nothing(bus)
+        return (
+            0
+            if place.output.messages(messages, bus.blobs)
+            else filter.note_nothing(place.output, bus)
+        )
 
 
 @commands.command("show", example="bus show 17")
@@ -145,10 +151,10 @@ def show(
     """
     with place.open() as bus:
         message = _find(bus, key)
-        if output.is_json():
-            output.json_line(message.to_json())
+        if place.output.is_json:
+            place.output.json_line(message.to_json())
         else:
-            print_in_full(message, bus)
+            print_in_full(place.output, message, bus)
     return 0
 
 
@@ -167,7 +173,7 @@ def receipts(
     from ...subscribers.overview.trace import read_receipts
 
     with place.open() as bus:
-        return output.results([receipt.record() for receipt in read_receipts(bus, key)])
+        return place.output.results([receipt.record() for receipt in read_receipts(bus, key)])
 
 
 @commands.command("tail", example="bus tail -n 20 --follow")
@@ -188,11 +194,11 @@ def tail(
         end = bus.log.newest_seq()
         filters = filter.filters(bus)
         newest = bus.log.newest(lines, **filters)
-        count = output.messages(newest, bus.blobs, live=follow)
+        count = place.output.messages(newest, bus.blobs, live=follow)
         if follow:
             after = max(end, newest[-1].seq) if newest else end
-            output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
-        return 0 if count else filter.note_nothing(bus)
+            place.output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
+        return 0 if count else filter.note_nothing(place.output, bus)
 
 
 def _find(bus: LocalBus, key: str) -> Message:
@@ -232,7 +238,7 @@ def search(
     """
     from ...bus.search.search import SEARCH_LIMIT, Search
 
-    show_logs()
+    show_logs(place.output)
     with place.open() as bus:
         finder = Search(bus)
         behind = finder.behind()
@@ -246,11 +252,11 @@ def search(
                 **filter.filters(bus),
             )
         for match in matches:
-            if output.is_json():
-                output.json_line(_record(match))
+            if place.output.is_json:
+                place.output.json_line(_record(match))
             else:
-                output.search_match(match, bus.blobs)
-        return 0 if matches else filter.note_nothing(bus)
+                place.output.search_match(match, bus.blobs)
+        return 0 if matches else filter.note_nothing(place.output, bus)
 
 
 def _record(match: Found) -> dict[str, object]:
@@ -285,11 +291,11 @@ def trace(
     with place.open() as bus:
         tree = Trace.of(bus, key)
         now_ms = bus.now_ms()
-        if output.is_json():
-            output.json_line(_trace_record(tree, now_ms))
+        if place.output.is_json:
+            place.output.json_line(_trace_record(tree, now_ms))
         else:
             for branch in branches(tree, bus.blobs, now_ms):
-                output.branch(*branch)
+                place.output.branch(*branch)
     return 0
 
 
@@ -313,22 +319,22 @@ def inspect(
     with place.open() as bus:
         if key is None:
             named = conversation and conversation_named(bus, conversation)
-            count = output.messages(bus.read(conversation=named), bus.blobs)
-            return 0 if count else output.NOTHING
+            count = place.output.messages(bus.read(conversation=named), bus.blobs)
+            return 0 if count else NOTHING
         message = find_message(bus, key)
         if message is None:
             raise NotFound(f"no message {key!a} in the log; see 'bus read'")
         work = WorkHistory(bus).of(message.seq)
         now_ms = bus.now_ms()
-        if output.is_json():
-            output.json_line(_message_record(message, work, now_ms))
+        if place.output.is_json:
+            place.output.json_line(_message_record(message, work, now_ms))
         else:
-            print_in_full(message, bus)
-            _print_work(work, now_ms)
+            print_in_full(place.output, message, bus)
+            _print_work(place.output, work, now_ms)
     return 0
 
 
-def _print_work(work: list[Work], now_ms: int) -> None:
+def _print_work(output: Output, work: list[Work], now_ms: int) -> None:
     if work:
         output.line("")
     for entry in work:

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.leases import Lease
-from ...git.guard import GuardHook, GuardHooks
-from ...git.hooks_path import moved_hooks
+from ...git.guard import GuardHook, GuardHooks, moved_hooks
 from ...git.repository import GitFailed
 from ...git.work_tree import WorkTree
 from ...schema.directory.layout import BUS_DIRECTORY
@@ -30,7 +29,8 @@ from ..guard_check import (
 )
 from ..options.common import HERE, BusPlace, BusPlaceOnly, Json, Verbose
 from ..own_session import process_here
-from ..show import output
+from ..show.output import NOTHING, Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ def reserve(
         refused = _refusal(bus, outcome.conflicts)
         conflicts = [conflict_record(bus, conflict) for conflict in outcome.conflicts]
     for note in filter(None, (note_for(path, root) for path in paths)):
-        output.note(note)
+        place.output.note(note)
     record = {
         "granted": outcome.granted,
         "reservations": [reservation.record() for reservation in outcome.reservations],
         "conflicts": conflicts,
     }
-    output.result(record, *map(_line, outcome.reservations))
+    place.output.result(record, *map(_line, outcome.reservations))
     if refused is not None:
         raise refused
     return 0
@@ -153,7 +153,7 @@ def _refusal(bus: LocalBus, conflicts: Sequence[Conflict]) -> Refused | None:
     if not conflicts:
         return None
     more = len(conflicts) - 1
-    others = f" (and {output.counted(more, 'more conflict')})" if more else ""
+    others = f" (and {counted(more, 'more conflict')})" if more else ""
     if len(conflicts) == MAX_CONFLICTS:
         others = f" (and {more} more conflicts, or still more)"
     state = state_of_holder(bus, conflicts[0])
@@ -191,7 +191,7 @@ def show_list(
             for reservation in bus.reservations.list(agent=agent, path=pattern)
         ]
     records = [reservation.record() for reservation in dict.fromkeys(reservations)]
-    return output.results(records)
+    return place.output.results(records)
 
 
 @group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
@@ -208,8 +208,8 @@ def renew(
             bus.reservations.renew(token, editor, lease_s=ttl_s) for token in chosen.of(bus, editor)
         ]
     for reservation in renewed:
-        output.result(reservation.record(), _line(reservation))
-    return 0 if renewed else output.NOTHING
+        place.output.result(reservation.record(), _line(reservation))
+    return 0 if renewed else NOTHING
 
 
 @group.command("release", example="bus reservations release 7")
@@ -270,9 +270,9 @@ def acquire(
         granted = bus.leases.acquire(name, holder, lease_s=ttl_s, wait_s=wait_s)
         current_lease, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
     if granted:
-        _print(granted)
+        _print(place.output, granted)
         return 0
-    output.result({"granted": False, "name": name} | _holder(current_lease))
+    place.output.result({"granted": False, "name": name} | _holder(current_lease))
     raise refusal(name, current_lease, now_ms, waited=wait_s > 0)
 
 
@@ -299,7 +299,7 @@ def renew_lease(
     own_lease = Lease(name, _holding(holder), token, 0, 0)
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
-        _print(bus.leases.renew(own_lease, lease_s=ttl_s))
+        _print(place.output, bus.leases.renew(own_lease, lease_s=ttl_s))
     return 0
 
 
@@ -325,14 +325,14 @@ def list_leases(place: BusPlace = HERE) -> int:
     """
     with place.open() as bus:
         leases = bus.leases.list()
-    return output.results([entry.record() for entry in leases])
+    return place.output.results([entry.record() for entry in leases])
 
 
 def _holding(name: str | None) -> str:
     return arguments.sender(name, "--agent")
 
 
-def _print(lease: Lease) -> None:
+def _print(output: Output, lease: Lease) -> None:
     until = format_ts(lease.until_ms)
     record = {"granted": True, "name": lease.name, "holder": lease.holder, "token": lease.token}
     output.result(
@@ -373,26 +373,26 @@ def install(
     if mode is not None:
         check_mode(mode, BLOCK, WARN)
     tree = WorkTree.around(os.getcwd())
-    with open_bus(tree, place.directory, place.user) as bus:
+    with open_bus(place.output, tree, place.directory, place.user) as bus:
         bus_dir = bus.layout.directory
     is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = GuardHooks(tree)
     mode = mode or hooks.mode() or BLOCK
     for hook in hooks.install(mode, None if is_found else bus_dir):
-        _print_hook(hook, mode)
+        _print_hook(place.output, hook, mode)
     return 0
 
 
 @guard.command("remove", example="bus guard remove")
-def remove(json: Json = False, verbose: Verbose = False) -> int:
+def remove(output: Output, json: Json = False, verbose: Verbose = False) -> int:
     """Remove the hooks, and restore core.hooksPath.
 
     Exit code 4 when the guard is not installed.
     """
     removed = GuardHooks(WorkTree.around(os.getcwd())).remove()
     for hook in removed:
-        _print_hook(hook, "removed")
-    return 0 if removed else output.NOTHING
+        _print_hook(output, hook, "removed")
+    return 0 if removed else NOTHING
 
 
 @guard.command("check", example="bus guard check")
@@ -419,13 +419,19 @@ def check(
     warns.
     """
     if push is None and _IN_A_HOOK not in os.environ:
-        _note_if_moved()
+        _note_if_moved(place.output)
     return guard_check.check(
-        mode, push, hand_on=hand_on, agent=agent, directory=place.directory, user=place.user
+        place.output,
+        mode,
+        push,
+        hand_on=hand_on,
+        agent=agent,
+        directory=place.directory,
+        user=place.user,
     )
 
 
-def _note_if_moved() -> None:
+def _note_if_moved(output: Output) -> None:
     """Tell a person, who runs the check by hand, that git does not run it."""
     with suppress(GitFailed):  # which the check itself finds
         if (moved := moved_hooks(os.getcwd())) is not None:
@@ -438,7 +444,7 @@ def _leads_to(folder: str, bus_dir: str) -> bool:
     return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
 
 
-def _print_hook(hook: GuardHook, state: str) -> None:
+def _print_hook(output: Output, hook: GuardHook, state: str) -> None:
     record = {"hook": hook.name, "path": hook.path, "state": state, "earlier": hook.earlier}
     earlier = f"  (with {hook.earlier})" if hook.earlier else ""
     output.result(record, f"{hook.name}  {state}  {hook.path}{earlier}")

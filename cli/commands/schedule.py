@@ -12,7 +12,7 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts, parse_ts
 from ..definition import Commands, optional, optional_word
 from ..options.service import SERVICE, ServicePlace
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
         )
         for record in records
     ]
-    return output.results(records, rows, ("plugin", "id", "command", "times", "next", "last"))
+    return place.output.results(records, rows, ("plugin", "id", "command", "times", "next", "last"))
 
 
 @schedule.command("next", example="bus schedule next --cron '0 9 * * 1-5' --timezone Europe/Berlin")
@@ -97,8 +97,10 @@ def show_next(
         entry = entry.model_copy(update={"timezone": timezone})
     times = [asdict(time) for time in islice(upcoming(entry, from_ms), count)]
     if len(times) < count and (entry.cron is not None or entry.every_s is not None):
-        output.note("no later times were found; those after the year 9998 are not looked at")
-    return output.results(times, [(time["at"], time["local"]) for time in times], ("at", "local"))
+        place.output.note("no later times were found; those after the year 9998 are not looked at")
+    return place.output.results(
+        times, [(time["at"], time["local"]) for time in times], ("at", "local")
+    )
 
 
 @schedule.command("history", example="bus schedule history feed --count 20")
@@ -119,7 +121,7 @@ def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int
         (record["nominal"], record["count"], record["decision"], record["reason"], record["job_id"])
         for record in records
     ]
-    return output.results(records, rows, ("nominal", "count", "decision", "reason", "job"))
+    return place.output.results(records, rows, ("nominal", "count", "decision", "reason", "job"))
 
 
 @schedule.command("pause", example="bus schedule pause feed")
@@ -143,9 +145,9 @@ def run(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> i
         by_hand = _by_hand(bus, snapshot)
         if dry_run:
             by_hand.check(entry.plugin, entry.id)
-            return _would(f"run {entry.plugin} {entry.command}")
+            return _would(place.output, f"run {entry.plugin} {entry.command}")
         decision = by_hand.run_now(entry.plugin, entry.id)
-    output.result(decision.record(), str(decision.job_id))
+    place.output.result(decision.record(), str(decision.job_id))
     return 0
 
 
@@ -176,7 +178,7 @@ def backfill(
     begun = [(at_ms, job) for at_ms, job in done if dry_run or job is not None]
     records = [{"nominal": format_ts(at_ms), "job_id": job} for at_ms, job in begun]
     rows = [(record["nominal"], record["job_id"]) for record in records]
-    return output.results(records, rows, ("nominal", "job"))
+    return place.output.results(records, rows, ("nominal", "job"))
 
 
 def _change(place: ServicePlace, name: str, done: str, dry_run: bool) -> int:
@@ -186,14 +188,15 @@ def _change(place: ServicePlace, name: str, done: str, dry_run: bool) -> int:
         by_hand = _by_hand(bus, snapshot)
         if dry_run:
             by_hand.check(entry.plugin, entry.id)
-            return _would(f"{'pause' if done == 'paused' else 'resume'} {entry.plugin} {entry.id}")
+            verb = "pause" if done == "paused" else "resume"
+            return _would(place.output, f"{verb} {entry.plugin} {entry.id}")
         act = by_hand.pause if done == "paused" else by_hand.resume
         act(entry.plugin, entry.id)
-    output.result({"plugin": entry.plugin, "id": entry.id, done: True}, f"{done} {name}")
+    place.output.result({"plugin": entry.plugin, "id": entry.id, done: True}, f"{done} {name}")
     return 0
 
 
-def _would(act: str) -> int:
+def _would(output: Output, act: str) -> int:
     output.result({"would": act, "dry_run": True}, f"would {act}; nothing was changed")
     return 0
 
@@ -213,7 +216,7 @@ def _entries(snapshot: ConfigSnapshot) -> dict[tuple[str, str], ScheduleEntry]:
 
 def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
     """Return the schedule that a plugin, or a plugin and an id, name."""
-    from ...automation.config.faults import near
+    from ...automation.config.values import near
 
     entries = _entries(snapshot)
     plugin, _, id = name.partition(".")
@@ -231,9 +234,8 @@ def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
 
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
-    from ...automation.config.cron import check_cron
-    from ...automation.config.durations import interval_s
     from ...automation.config.models import ScheduleEntry
+    from ...automation.config.value_forms import check_cron, interval_s
 
     if cron is not None:
         return ScheduleEntry(plugin="", cron=check_cron(cron))

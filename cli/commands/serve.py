@@ -17,7 +17,8 @@ from ..definition import Commands, optional
 from ..extras import require
 from ..fast import mcp_server
 from ..options.common import HERE, BusPlace, BusPlaceOnly
-from ..show import output
+from ..show.output import Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def serve(
     from ...server.waiting import WRITE_TIMEOUT_S
 
     def announce(url: str) -> None:
-        output.result({"url": url}, url)
-        output.flush()  # the reader waits for the address
+        place.output.result({"url": url}, url)
+        place.output.flush()  # the reader waits for the address
         if not options.is_of_this_machine:
-            output.note(
+            place.output.note(
                 "this is plain HTTP: others on the network can read all of it, tokens too;"
                 " put a proxy with TLS or a tunnel before it"
             )
@@ -123,17 +124,19 @@ def ui(
 
     def show(url: str) -> Thread | None:
         link = _link(bus, url)
-        output.result({"url": link}, link)
-        output.flush()  # the reader waits for the address
+        place.output.result({"url": link}, link)
+        place.output.flush()  # the reader waits for the address
         if link != url or no_open or not _has_screen():
             return None
-        return start_thread(lambda: _open(url), "browser")
+        return start_thread(lambda: _open(place.output, url), "browser")
 
     with place.open(write_timeout_s=WRITE_TIMEOUT_S, lives_long=True) as bus:
         is_free = _is_free(port)
         if is_free or not is_served_at(bus, HOST, port):
             if not is_free:
-                output.note(f"another program, or bus, has port {port}: this takes a free one")
+                place.output.note(
+                    f"another program, or bus, has port {port}: this takes a free one"
+                )
             serve(bus, Options(HOST, port if is_free else 0), on_ready=show)
         elif opening := show(f"http://{HOST}:{port}"):
             opening.join()
@@ -171,7 +174,7 @@ def _has_screen() -> bool:
     return sys.platform == "darwin" or any(os.environ.get(variable) for variable in variables)
 
 
-def _open(url: str) -> None:
+def _open(output: Output, url: str) -> None:
     import webbrowser
 
     if not webbrowser.open(url):
@@ -198,7 +201,9 @@ def mcp(
 
     It ends with stdin. An agent's program starts this by itself; put it into its configuration.
     """
-    return mcp_server.mcp(agent=agent, profile=profile, directory=place.directory, user=place.user)
+    return mcp_server.mcp(
+        place.output, agent=agent, profile=profile, directory=place.directory, user=place.user
+    )
 
 
 # Tokens of the server: create, list, rotate, remove.
@@ -239,7 +244,7 @@ def create(
     scopes = [_scope(word) for word in scope]
     with place.open() as bus:
         new_token = Tokens.of(bus).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
-    return _print_new(name, new_token)
+    return _print_new(place.output, name, new_token)
 
 
 @token.command("list", example="bus token list")
@@ -252,7 +257,7 @@ def show_list(place: BusPlace = HERE) -> int:
         now_ms = bus.now_ms()
         records = [_record(entry, now_ms) for entry in Tokens.of(bus).all()]
     rows = [(record | {"scopes": " ".join(record["scopes"])}).values() for record in records]
-    return output.results(records, rows)
+    return place.output.results(records, rows)
 
 
 @token.command("rotate", example="bus token rotate ci --overlap 1h")
@@ -274,7 +279,7 @@ def rotate(
     overlap_s = arguments.seconds(overlap, "--overlap")
     with place.open() as bus:
         new_token = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
-    return _print_new(name, new_token)
+    return _print_new(place.output, name, new_token)
 
 
 @token.command("remove", example="bus token remove ci")
@@ -292,18 +297,18 @@ def remove(name: Name, place: BusPlace = HERE) -> int:
         is_last = not tokens.are_needed()
     if not count:
         raise NotFound(f"no token {name!r}; see 'bus token list'")
-    output.result(
-        {"name": name, "removed": count}, f"removed {output.counted(count, 'token')} {name}"
+    place.output.result(
+        {"name": name, "removed": count}, f"removed {counted(count, 'token')} {name}"
     )
     if is_last:
-        output.note(
+        place.output.note(
             "that was the last token: a running server refuses all requests; a new one that only"
             " this machine can reach accepts all of them"
         )
     return 0
 
 
-def _print_new(name: str, token: str) -> int:
+def _print_new(output: Output, name: str, token: str) -> int:
     output.result({"name": name, "token": token}, token)
     return 0
 

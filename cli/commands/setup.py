@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.reservations.reservations import project_root
-from ...git.driver_setup import DriverSetup
+from ...git.bus_files import DriverSetup
 from ...schema.directory.layout import BUS_DIRECTORY, expand_home
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent
@@ -18,7 +18,6 @@ from ...server.mcp.tools.profiles import DEFAULT, PROFILES, check_profile
 from ...setup.checking import check
 from ...setup.installation import Installation
 from ...setup.programs import GLOBAL, LOCAL, PROGRAMS, PROJECT, Scope
-from .. import hints
 from ..definition import Commands, optional
 from ..extras import are_installed, install_command
 from ..fast import agent_hooks as hook_action
@@ -27,7 +26,7 @@ from ..hints import AGENT_VARIABLE
 from ..options.common import HERE, BusPlace, BusPlaceOnly, Json, Verbose
 from ..own_session import own_path
 from ..running.looking import looking
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,23 +64,25 @@ def setup_git(
     with place.open() as bus:
         layout = bus.layout
     if check:
-        return _check_git(layout)
+        return _check_git(place.output, layout)
     drivers = DriverSetup(layout, own_path())
     lines = drivers.remove() if remove else drivers.install()
-    _print_setup("done", lines)
+    _print_setup(place.output, "done", lines)
     if lines and not remove:
-        output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
+        place.output.note(
+            "every other clone runs 'bus setup git' too: drivers are no part of a commit"
+        )
     return 0
 
 
 @looking()
-def _check_git(layout: Layout) -> int:
+def _check_git(output: Output, layout: Layout) -> int:
     lines = DriverSetup(layout, own_path()).missing()
-    _print_setup("missing", lines)
+    _print_setup(output, "missing", lines)
     return Refused.exit_code if lines else 0
 
 
-def _print_setup(what: str, lines: list[str]) -> None:
+def _print_setup(output: Output, what: str, lines: list[str]) -> None:
     none = "nothing is missing" if what == "missing" else "nothing to do"
     output.result({what: lines}, *(lines or [none]))
 
@@ -183,10 +184,10 @@ def _define(name: str) -> None:
         base.check_scope()
         installation = choices.applied_to(base.as_it_stands())
         if mode.print:
-            return _print(installation)
+            return _print(place.output, installation)
         if mode.check:
             return _check(installation, place)
-        return _change(installation, mode)
+        return _change(place.output, installation, mode)
 
     delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
     command.__name__ = f"setup_{name}"
@@ -219,16 +220,16 @@ def _installation(name: str, mode: SetupMode, place: BusPlace) -> Installation:
     return Installation(name, name, own_path(), project_root(bus_directory), options, scope)
 
 
-def _print(installation: Installation) -> int:
+def _print(output: Output, installation: Installation) -> int:
     for file in installation.files():
         text = file.with_all(None)
         output.result({"path": file.path, "text": text}, f"# {file.path}")
-        if not output.is_json():
+        if not output.is_json:
             output.body(text)
     return 0
 
 
-def _change(installation: Installation, mode: SetupMode) -> int:
+def _change(output: Output, installation: Installation, mode: SetupMode) -> int:
     changes = installation.removals() if mode.remove else installation.additions()
     copies = []
     for change in changes:
@@ -237,19 +238,19 @@ def _change(installation: Installation, mode: SetupMode) -> int:
         else:
             copies.append(change.apply())
             lines = [f"{change.verb} {change.path}"]
-        diff = change.diff() if output.is_json() else []
+        diff = change.diff() if output.is_json else []
         output.result({"path": change.path, "verb": change.verb, "diff": diff}, *lines)
     if any(copies):
         output.note(f"what was taken out is kept in {os.path.dirname(next(filter(None, copies)))}")
-    if not changes and not output.is_json():
+    if not changes and not output.is_json:
         output.line("nothing to do")
     if not mode.remove and not mode.dry_run:
         notes = installation.notes if changes else []
-        _print_notes([*notes, *installation.clashes()])
+        _print_notes(output, [*notes, *installation.clashes()])
     return 0
 
 
-def _print_notes(notes: list[str]) -> None:
+def _print_notes(output: Output, notes: list[str]) -> None:
     """Print the steps that are left to a person."""
     for note in notes:
         output.note(note)
@@ -265,16 +266,17 @@ def _check(installation: Installation, place: BusPlace) -> int:
     with place.open() as bus:
         for finding in check(installation, bus):
             is_well = is_well and finding.is_well
-            output.result(
+            place.output.result(
                 {"part": finding.part, "ok": finding.is_well, "says": finding.says},
                 f"{'ok' if finding.is_well else 'bad':4}{finding.part}:"
-                f" {hints.completed(finding.says)}",
+                f" {place.output.completed(finding.says)}",
             )
     return 0 if is_well else Refused.exit_code
 
 
 @commands.command("prime", example="bus prime --agent reviewer")
 def prime(
+    output: Output,
     agent: Annotated[str | None, optional("NAME", "The agent. Default: $BUS_AGENT.")] = None,
     profile: Profile = DEFAULT,
     json: Json = False,
@@ -284,7 +286,7 @@ def prime(
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     if agent is not None:
         check_agent(agent)
-    if output.is_json():
+    if output.is_json:
         output.json_line({"agent": agent, "instruction": instruction(agent, profile)})
     else:
         output.body(instruction(agent, profile))
@@ -316,6 +318,7 @@ def hook(
     the bus.
     """
     return hook_action.hook(
+        place.output,
         event,
         program,
         agent=agent,

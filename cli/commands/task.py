@@ -29,7 +29,7 @@ from ..options.tasks import (
     required_token,
     token_of,
 )
-from ..show import output
+from ..show.output import Output, json_text
 from .board import commands as of_all_tasks
 from .task_confirm import commands as of_confirming
 from .task_requests import commands as of_queues
@@ -71,7 +71,10 @@ def start(
     lease_s = arguments.seconds(lease, "--lease")
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        print_task(Tasks(bus).start(name, agent=agent, token=token_of(token), lease_s=lease_s))
+        print_task(
+            place.output,
+            Tasks(bus).start(name, agent=agent, token=token_of(token), lease_s=lease_s),
+        )
     return 0
 
 
@@ -95,7 +98,7 @@ def heartbeat(
             name, agent=agent, token=required_token(token), lease_s=lease_s
         )
         bus.heartbeats.beat(agent, "working", task=name)
-        print_task(renewed)
+        print_task(place.output, renewed)
     return 0
 
 
@@ -107,7 +110,7 @@ def approve(name: Name, agent: Actor = None, message: Words = None, place: BusPl
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        print_task(Tasks(bus).approve(name, agent=agent, words=message))
+        print_task(place.output, Tasks(bus).approve(name, agent=agent, words=message))
     return 0
 
 
@@ -127,7 +130,7 @@ def reject(
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        print_task(Tasks(bus).reject(name, agent=agent, words=message))
+        print_task(place.output, Tasks(bus).reject(name, agent=agent, words=message))
     return 0
 
 
@@ -153,7 +156,7 @@ def merge(
         merged = tasks.merge(name, agent=agent)
         if wait_s and merged.state != "COMPLETED":
             merged = _wait(bus, tasks, merged, wait_s)
-        print_task(merged)
+        print_task(place.output, merged)
     return 0
 
 
@@ -167,9 +170,9 @@ def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: BusPla
     with place.open() as bus:
         cancelled = Tasks(bus).cancel(name, agent=agent, reason=reason)
         if isinstance(cancelled, TaskJob):
-            print_job(cancelled)
+            print_job(place.output, cancelled)
         else:
-            print_task(cancelled)
+            print_task(place.output, cancelled)
     return 0
 
 
@@ -191,7 +194,8 @@ def fail(
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
         print_task(
-            Tasks(bus).fail(name, agent=agent, reason=reason, token=token_of(token), retry=retry)
+            place.output,
+            Tasks(bus).fail(name, agent=agent, reason=reason, token=token_of(token), retry=retry),
         )
     return 0
 
@@ -226,7 +230,7 @@ def block(
             reason=reason,
             deadline_s=deadline_s,
         )
-        print_task(blocked)
+        print_task(place.output, blocked)
     return 0
 
 
@@ -247,7 +251,7 @@ def answer(
     lease_s = arguments.seconds(lease, "--lease")
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        print_task(Tasks(bus).answer(name, agent=agent, words=words, lease_s=lease_s))
+        print_task(place.output, Tasks(bus).answer(name, agent=agent, words=words, lease_s=lease_s))
     return 0
 
 
@@ -292,7 +296,7 @@ def list_tasks(
         and (not named_states or job.state in named_states)
         and worker in (None, job.worker)
     ]
-    return print_tasks(tasks, now_ms, jobs)
+    return print_tasks(place.output, tasks, now_ms, jobs)
 
 
 @task.command("show", example="bus task show fix-login")
@@ -308,15 +312,15 @@ def show(name: Name, place: BusPlace = HERE) -> int:
             job = TaskJobs(bus).of(name)
             if job is None:
                 raise
-            _show(job.record())
+            _show(place.output, job.record())
             return 0
         lease = Tasks(bus).holder(stored)
     record = stored.record() | {"held_until": lease and lease.record()["until"]}
-    _show(record | {"prompt": stored.prompt})
+    _show(place.output, record | {"prompt": stored.prompt})
     return 0
 
 
-def _show(record: dict[str, Any]) -> None:
+def _show(output: Output, record: dict[str, Any]) -> None:
     shown = {key: value for key, value in record.items() if value not in (None, [])}
     output.result(record, *(f"{f'{key}:':<16}{_plain(value)}" for key, value in shown.items()))
 
@@ -329,7 +333,7 @@ def log(name: Name, place: BusPlace = HERE) -> int:
     """
     with place.open() as bus:
         stored = Tasks(bus).get(name)
-        output.messages(_messages_of(bus, stored), bus.blobs)
+        place.output.messages(_messages_of(bus, stored), bus.blobs)
     return 0
 
 
@@ -343,7 +347,7 @@ def settle(place: BusPlace = HERE) -> int:
     with place.open() as bus:
         tasks = Tasks(bus)
         settled = [*tasks.settle_lost(), *tasks.settle_deadlines()]
-        return print_tasks(settled, bus.now_ms())
+        return print_tasks(place.output, settled, bus.now_ms())
 
 
 def _messages_of(bus: LocalBus, task: Task) -> Iterator[Message]:
@@ -377,4 +381,4 @@ def _wait(bus: LocalBus, tasks: Tasks, task: Task, wait_s: float) -> Task:
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else output.json_text(value)
+    return value if isinstance(value, str) else json_text(value)

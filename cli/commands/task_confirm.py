@@ -9,7 +9,6 @@ from .. import arguments
 from ..definition import Commands
 from ..options.common import HERE, BusPlace
 from ..options.tasks import Actor, Name, print_task
-from ..show import output
 from ..show.confirmation import Yes, can_ask, confirm
 
 TYPE_CHECKING = False
@@ -45,11 +44,11 @@ def confirm_task(name: Name, agent: Actor = None, yes: Yes = False, place: BusPl
         task = tasks.get(name)
         if task.unproven:
             for line in _lines_to_confirm(bus, task):
-                output.note(line)
+                place.output.note(line)
             if not (yes or can_ask()):
                 raise Refused("nothing was changed: look at that, then say --yes")
             confirm(f"believe that of task {name}", yes)
-        print_task(tasks.confirm(name, agent=agent))
+        print_task(place.output, tasks.confirm(name, agent=agent))
     return 0
 
 

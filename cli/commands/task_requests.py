@@ -14,7 +14,6 @@ from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, BusPlace
 from ..options.tasks import Actor, Name, PriorityName, priority_of, text_of
-from ..show import output
 
 commands = Commands()
 
@@ -38,7 +37,7 @@ def request(
         entry, waits = Entries(bus, REQUESTS).add(
             asked, agent=agent, priority=priority_of(priority)
         )
-    output.result({"id": entry.id, "seq": entry.message.seq, "place": waits}, entry.id)
+    place.output.result({"id": entry.id, "seq": entry.message.seq, "place": waits}, entry.id)
     return 0
 
 
@@ -73,5 +72,5 @@ def add(
         tasks.plan([job], agent=agent)
         waits = [planned.task for planned in tasks.planned()]
     state = "PLANNED" if name in waits else "QUEUED"
-    output.result({"task": name, "state": state, "depends_on": list(job.depends_on)}, name)
+    place.output.result({"task": name, "state": state, "depends_on": list(job.depends_on)}, name)
     return 0

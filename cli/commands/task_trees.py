@@ -33,7 +33,7 @@ from ..options.tasks import (
     spec_of,
 )
 from ..running.looking import looking
-from ..show import output
+from ..show.output import NOTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def spawn(
     spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
         spawned = Spawner(bus).spawn(spec, agent=agent, lease_s=lease_s)
-        print_task(spawned, spawned.path)
+        print_task(place.output, spawned, spawned.path)
     return 0
 
 
@@ -88,8 +88,8 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: BusPlace =
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
         finished = finish_task(bus, name, agent=agent, token=required_token(token))
-        print_task(finished)
-        note_reserved(bus, reserved_by_others(bus, [finished]))
+        print_task(place.output, finished)
+        note_reserved(place.output, bus, reserved_by_others(bus, [finished]))
     return 0
 
 
@@ -110,17 +110,17 @@ def diff(
         try:
             changes = TaskDiff.of(bus, Tasks(bus).get(name))
         except NotTrusted as error:
-            output.note(str(error))
+            place.output.note(str(error))
             return 0
     files = changes.files()
-    if stat or output.is_json():
+    if stat or place.output.is_json:
         records = [
             {"file": file.readable, "added": file.added, "removed": file.removed} for file in files
         ]
-        return output.results(records)
+        return place.output.results(records)
     if files:
-        output.body(changes.text())
-    return 0 if files else output.NOTHING
+        place.output.body(changes.text())
+    return 0 if files else NOTHING
 
 
 @commands.command("attach", example="bus task attach fix-login -- git log")
@@ -141,7 +141,7 @@ def attach(
         path = tree_of(bus, task)
         variables = environment_of_task(task, bus.layout.directory, task.worker)
     words = command or [os.environ.get("SHELL") or "sh"]
-    output.flush()
+    place.output.flush()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores these, and a program inherits that
     try:
@@ -173,7 +173,7 @@ def clean(
     with looking() if dry_run else nullcontext(), place.open() as bus:
         cleaned = Cleaner(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
     rows = [(tree.task, tree.record()["outcome"], tree.path, _note_of(tree)) for tree in cleaned]
-    code = output.results([tree.record() for tree in cleaned], rows, _CLEANED)
+    code = place.output.results([tree.record() for tree in cleaned], rows, _CLEANED)
     return code if all(tree.is_removed for tree in cleaned) else 3
 
 

@@ -15,7 +15,7 @@ from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import HERE, BusPlaceOnly
 from ..running.worker_host import check_command
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,8 +185,8 @@ def work(
     )
     with place.open(lives_long=True) as bus:
         task_worker = TaskWorker(bus, settings)
-        output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
-        return _TaskWorkerHost(task_worker).run(once=once, drain=drain)
+        place.output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
+        return _TaskWorkerHost(place.output, task_worker).run(once=once, drain=drain)
 
 
 @commands.command("plan", example="bus task plan -- ./plan")
@@ -236,27 +236,28 @@ def plan(
     )
     with place.open(lives_long=True) as bus:
         task_planner = TaskPlanner(bus, settings)
-        output.remark(f"planner {planner!r} plans requests with {command[0]}; Ctrl-C ends it")
-        _obey(lambda number, frame: task_planner.stop())
+        place.output.remark(f"planner {planner!r} plans requests with {command[0]}; Ctrl-C ends it")
+        _obey(place.output, lambda number, frame: task_planner.stop())
         task_planner.run(once=once, drain=drain)
     return 0
 
 
-def _obey(handler: Callable[[int, FrameType | None], None]) -> None:
+def _obey(output: Output, handler: Callable[[int, FrameType | None], None]) -> None:
     """Show the library's log, and handle the signals that end a role."""
-    show_logs()
+    show_logs(output)
     obey(handler, *_SIGNALS, keeps_ignored=True)
 
 
 class _TaskWorkerHost:
     """Runs a worker until signals stop it."""
 
-    def __init__(self, worker: TaskWorker) -> None:
+    def __init__(self, output: Output, worker: TaskWorker) -> None:
+        self._output = output
         self._worker = worker
         self._is_stopping = False
 
     def run(self, *, once: bool, drain: bool) -> int:
-        _obey(self._stop)
+        _obey(self._output, self._stop)
         self._worker.run(once=once, drain=drain)
         return 0
 
@@ -268,7 +269,7 @@ class _TaskWorkerHost:
             self._is_stopping = True
             lift_limit()  # the job may take as long as it does
             self._worker.stop()
-            output.remark("ending after the job that runs; a second Ctrl-C ends that now")
+            self._output.remark("ending after the job that runs; a second Ctrl-C ends that now")
 
 
 def _program(

@@ -26,7 +26,7 @@ from ..options.common import (
 )
 from ..options.payload import raw_argument
 from ..options.service import SERVICE, ServicePlace
-from ..show import output
+from ..show.output import Output, json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
         for endpoint in webhooks.endpoints
     ]
     records = [dict(zip(names, row, strict=True)) for row in rows]
-    return output.results(records, rows, names)
+    return place.output.results(records, rows, names)
 
 
 @webhook.command("show", example="bus webhook show github --json")
@@ -78,11 +78,11 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     }
     record |= settings
     lines = [
-        f"{key}: {value if isinstance(value, str) else output.json_text(value)}"
+        f"{key}: {value if isinstance(value, str) else json_text(value)}"
         for key, value in record.items()
         if value is not None
     ]
-    output.result(record, *lines)
+    place.output.result(record, *lines)
     return 0
 
 
@@ -119,10 +119,10 @@ def try_out(
     if dry_run:
         text = body.decode(errors="replace")
         lines = [f"POST {endpoint.path}", *(f"{key}: {value}" for key, value in headers.items())]
-        output.result(record | {"body": text, "dry_run": True}, *lines, "", text)
+        place.output.result(record | {"body": text, "dry_run": True}, *lines, "", text)
         return 0
     status, reply = post(webhooks.listen, endpoint.path, headers, body)
-    output.result(record | {"status": status, "answer": reply}, f"{status} {reply}".rstrip())
+    place.output.result(record | {"status": status, "answer": reply}, f"{status} {reply}".rstrip())
     return 0 if status == _ACCEPTED else 1
 
 
@@ -133,7 +133,7 @@ def _of(config: Config) -> WebhooksConfig:
 
 
 def _named(webhooks: WebhooksConfig, name: str) -> WebhookEndpoint:
-    from ...automation.config.faults import near
+    from ...automation.config.values import near
 
     for endpoint in webhooks.endpoints:
         if name in (endpoint.name, endpoint.path):
@@ -212,20 +212,23 @@ def forward(
     target = Target.parse(url, allow_private=allow_private)
     retry_pause_s = _positive(retry_pause, "--retry-pause")
     timeout_s = _positive(timeout, "--timeout")
-    show_logs()
+    show_logs(place.output)
     with place.open() as bus:
         keys = signing_keys(secret_file)
         subscription = Subscription(
             bus, agent, types or (), max_deliveries=max_deliveries, retry_pause_s=retry_pause_s
         )
-        _join(subscription, agent, start, is_new=agent not in Cursors.of(bus).positions())
+        is_new = agent not in Cursors.of(bus).positions()
+        _join(place.output, subscription, agent, start, is_new=is_new)
         forwarder = Forwarder(subscription, target, keys, timeout_s=timeout_s)
         _stop_by_signal(forwarder)
         forwarder.run(drain=drain)
     return 0
 
 
-def _join(subscription: Subscription, agent: str, start: str, *, is_new: bool) -> None:
+def _join(
+    output: Output, subscription: Subscription, agent: str, start: str, *, is_new: bool
+) -> None:
     """Begin a subscription; note where, if --start comes too late or skips messages."""
     if start != _NOW and not is_new:
         output.note(f"{agent} goes on after message {subscription.position}: it is not new")

@@ -9,7 +9,8 @@ from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft, parse_priority
 from ...subscribers.inboxes.mail import POLL_LIMIT
 from ..arguments import open_bus, reader, seconds, sender
-from ..show import output
+from ..show.output import NOTHING, Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE")
 
 
 def publish(
+    output: Output,
     type: str,
     body: str | None = None,
     *,
@@ -48,7 +50,7 @@ def publish(
 
     from_agent = sender(from_agent)
     payload = payload_of(body, data, file, payload_ref)
-    with open_bus(directory, user) as bus:
+    with open_bus(output, directory, user) as bus:
         if delay_s is not None:
             headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
         draft = Draft(
@@ -65,7 +67,7 @@ def publish(
         drafts = draft.to_each(to_agents) if to_agents else [draft]
         receipts = bus.publish_many(drafts, strict=strict, wait_s=wait_s)
     for receipt in receipts:
-        print_receipt(receipt)
+        print_receipt(output, receipt)
     return 0
 
 
@@ -78,13 +80,14 @@ def id_named(bus: LocalBus, key: str) -> str:
     return key if message is None else message.id
 
 
-def print_receipt(receipt: Receipt) -> None:
+def print_receipt(output: Output, receipt: Receipt) -> None:
     """Print the id of a message that was published, or its receipt."""
     record: dict[str, object] = {"seq": receipt.seq, "id": receipt.id}
     output.result(record | {"duplicate": True} if receipt.duplicate else record, receipt.id)
 
 
 def poll(
+    output: Output,
     agent: str | None = None,
     *,
     limit: int = POLL_LIMIT,
@@ -102,14 +105,15 @@ def poll(
         raise InvalidInput("--limit must be 1 or more")
     name = reader(agent)
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
-    with open_bus(directory, user) as bus:
+    with open_bus(output, directory, user) as bus:
         inbox = inbox_of(bus, name, with_work=with_work)
         messages = inbox.poll(limit, type=type, wait_s=wait_s)
-        print_page(messages, bus, name)
-    return 0 if messages else output.NOTHING
+        print_page(output, messages, bus, name)
+    return 0 if messages else NOTHING
 
 
 def ack(
+    output: Output,
     agent: str,
     seq: int,
     *,
@@ -119,7 +123,7 @@ def ack(
     """Move an agent's cursor, and say how many messages that passed."""
     from ...subscribers.inboxes.session import inbox_of, passing
 
-    with open_bus(directory, user) as bus:
+    with open_bus(output, directory, user) as bus:
         inbox = inbox_of(bus, agent)
         position, passed = passing(inbox, seq)
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
@@ -129,7 +133,7 @@ def ack(
         output.note(f"warning: {stranger}")
     output.result(
         {"agent": agent, "cursor": cursor, "passed": passed},
-        f"acknowledged {cursor}: {output.counted(passed, 'message')}",
+        f"acknowledged {cursor}: {counted(passed, 'message')}",
     )
     return 0
 

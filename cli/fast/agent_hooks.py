@@ -17,7 +17,8 @@ from ...schema.process_table import foreign_process
 from ...subscribers.inboxes.unread_count import look_in
 from ..hints import AGENT_VARIABLE
 from ..own_session import holder
-from ..show import output
+from ..show.output import Output
+from ..show.text import counted, visible
 from .waiting_mail import COUNTED, PATIENCE_S, waiting_mail
 
 TYPE_CHECKING = False
@@ -115,6 +116,7 @@ _NAMING_S = 5.0
 
 
 def hook(
+    output: Output,
     event: str,
     program: str,
     *,
@@ -168,7 +170,7 @@ def hook(
             look.forget_shown()
         text = EVENTS[event](look) if event in EVENTS else None
     if event == WAIT:
-        return _wait(program, look.agent, bus_directory)
+        return _wait(output, program, look.agent, bus_directory)
     if event == "start":
         from .prime import instruction
 
@@ -178,7 +180,7 @@ def hook(
     return 0
 
 
-def _wait(program: str, agent: str, directory: str) -> int:
+def _wait(output: Output, program: str, agent: str, directory: str) -> int:
     """Wait beside an idle agent, and tell its program, in the form of it, that mail waits."""
     from ...wake.waking import TEXT
     from .waiting_hook import wait, waits_for
@@ -208,7 +210,7 @@ def _what_ended(look: InboxLook) -> list[str]:
     ended = look.bus().reservations.ended_with_sessions(look.agent)
     if not ended:
         return []
-    count = output.counted(len(ended), "reservation")
+    count = counted(len(ended), "reservation")
     return [f"{count} of yours ended with an earlier session: bus_status names them.\n"]
 
 
@@ -224,7 +226,7 @@ def _who_shares(look: InboxLook, beating_pid: int | None) -> list[str]:
             shared = [f"Warning: process {other.pid} acts as {look.agent} too.\n"]
     if look.session.number == 1:
         return shared
-    base, name = output.visible(look.session.base), output.visible(look.agent)
+    base, name = visible(look.session.base), visible(look.agent)
     mail = f"; mail to {base} comes to you" if look.session.claims_base else ""
     notice = f"Several sessions run as {base}. This one is {name}: act as {name} only{mail}."
     return [f"{notice}\n", *shared]

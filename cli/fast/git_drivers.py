@@ -12,15 +12,15 @@ from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.parts import exported_files
 from ...git.drivers import clean, merge, records
 from ...schema.errors import InvalidInput
-from ..show import output
 from ..show.git_lines import readable
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-def driver(arguments: Sequence[str]) -> Callable[[], int]:
+def driver(output: Output, arguments: Sequence[str]) -> Callable[[], int]:
     """Return the driver of a command line of git's, to be called."""
     name, *rest = arguments
 
@@ -28,17 +28,17 @@ def driver(arguments: Sequence[str]) -> Callable[[], int]:
         run, count = _DRIVERS[name]
         if len(rest) != count:
             raise InvalidInput(f"bus {name} is for git to run; see 'bus setup git --help'")
-        return run(*rest)
+        return run(output, *rest)
 
     return call
 
 
-def _clean(path: str) -> int:
+def _clean(output: Output, path: str) -> int:
     output.stream().writelines(clean(path, sys.stdin.buffer))
     return 0
 
 
-def _textconv(path: str) -> int:
+def _textconv(output: Output, path: str) -> int:
     """Print the messages of a file in git's order, after other lines, such as a marker."""
     messages: list[tuple[str, str, str]] = []
     for line, record in records(_with_parts(path)):
@@ -66,7 +66,7 @@ def _with_parts(path: str) -> Iterator[bytes]:
             yield from file
 
 
-def _merge(_base: str, ours: str, theirs: str, path: str) -> int:
+def _merge(output: Output, _base: str, ours: str, theirs: str, path: str) -> int:
     """Merge into `ours`, as git expects; return 1 for a conflict."""
     with open(ours, "rb") as our_file, open(theirs, "rb") as their_file:
         merged = merge(our_file, their_file)

@@ -6,13 +6,12 @@ lines through both. Everything else (help, mistakes, rare options) it leaves to 
 
 from __future__ import annotations
 
-from .. import hints
-from ..show import output
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+    from ..show.output import Output
 
 _COMMON = {"--dir": "directory", "--user": "user", "--json": "json"}
 
@@ -60,15 +59,18 @@ _NUMBERS = {"limit", "seq"}
 _REPEATABLE = {"header", "to_agents"}
 
 
-def parse(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return the action of a command line, to be called, or None when it is for typer."""
+def parse(output: Output, arguments: Sequence[str]) -> Callable[[], int] | None:
+    """Return the action of a command line, to be called, or None when it is for typer.
+
+    The form of the output is set as the line says.
+    """
     values = parse_values(arguments)
     if values is None:
         return None
-    hints.note_bus(values.get("directory"), values.get("user", False))
-    output.set_json(values.pop("json", False))
+    output.name_bus(values.get("directory"), values.get("user", False))
+    output.is_json = values.pop("json", False)
     call = action(arguments[0])
-    return lambda: call(**values)
+    return lambda: call(output, **values)
 
 
 def action(command: str) -> Callable[..., int]:

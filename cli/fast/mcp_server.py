@@ -13,7 +13,7 @@ from ...schema.message.names import check_agent
 from ..extras import require
 from ..hints import AGENT_VARIABLE
 from ..own_session import holder
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def mcp(
+    output: Output,
     *,
     agent: str | None = None,
     profile: str = "default",
@@ -39,33 +40,35 @@ def mcp(
     if name is not None:
         check_agent(name)
     if sys.stdin is not None and sys.stdin.isatty():
-        _explain_to_a_person(directory, user)
+        _explain_to_a_person(output, directory, user)
     serve_stdio(
-        lambda: _open_bus(directory, user, lives_long=True),
+        lambda: _open_bus(output, directory, user, lives_long=True),
         agent=name,
         holder=holder(),
         profile=profile,
-        prepare=_show_logs,
+        prepare=lambda: _show_logs(output),
     )
     return 0
 
 
-def _open_bus(directory: str | None, user: bool, *, lives_long: bool = False) -> LocalBus:
+def _open_bus(
+    output: Output, directory: str | None, user: bool, *, lives_long: bool = False
+) -> LocalBus:
     from .. import arguments
 
-    return arguments.open_bus(directory, user, lives_long=lives_long)
+    return arguments.open_bus(output, directory, user, lives_long=lives_long)
 
 
-def _show_logs() -> None:
+def _show_logs(output: Output) -> None:
     from ..logs import show_logs
 
-    show_logs()
+    show_logs(output)
 
 
-def _explain_to_a_person(directory: str | None, user: bool) -> None:
+def _explain_to_a_person(output: Output, directory: str | None, user: bool) -> None:
     """Tell a person at a terminal what this does, and the error that an agent would get later."""
     output.note("speaking MCP on stdin and stdout, as agents' programs do; Ctrl-C ends it")
     try:
-        _open_bus(directory, user).close()
+        _open_bus(output, directory, user).close()
     except BusNotFound as error:
         output.note(f"warning: {error}")

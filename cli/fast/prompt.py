@@ -10,7 +10,7 @@ from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.names import check_agent
 from ...subscribers.inboxes.unread_count import unread_in
 from ..hints import AGENT_VARIABLE
-from ..show import output
+from ..show.output import Output
 
 #: Messages are counted up to this, so that a prompt costs the same however much waits.
 _MAX_COUNTED = 1000
@@ -20,6 +20,7 @@ _PATIENCE_S = 0.1
 
 
 def prompt(
+    output: Output,
     agent: str | None = None,
     *,
     format: str = "{}",
@@ -39,7 +40,7 @@ def prompt(
     except (AckbusError, OSError) as error:  # a prompt is no place for it
         output.detail(str(error))
         return 0
-    if output.is_json():
+    if output.is_json:
         output.json_line({"agent": agent, "unread": count})
     elif count:
         output.body(format.replace("{}", str(count) if count < _MAX_COUNTED else f"{count}+"))

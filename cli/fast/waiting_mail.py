@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ...schema.message.names import is_plain
-from ..show import output
+from ..show.text import visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _new_to(inbox: Inbox, notes: SeenMail) -> list[Message]:
 
 def _announced(bus: LocalBus, look: InboxLook, messages: list[Message], notes: SeenMail) -> str:
     """Return the text about messages; `notes` has those that the agent was shown whole."""
-    waiting, agent = look.unread, output.visible(look.agent)
+    waiting, agent = look.unread, visible(look.agent)
     base = look.session.base if look.session else look.agent
     agents, types = bus.log.acquaintances(look.agent, base)
     lines = [f"{waiting}{'+' if waiting == COUNTED else ''} unread on the bus for {agent}:"]

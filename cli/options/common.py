@@ -14,9 +14,9 @@ from ...schema.message.names import MAX_SEQ as MAX_SEQ
 from ...schema.message.names import seq_in
 from ...schema.message.times import parse_since
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
-from .. import arguments, hints
+from .. import arguments
 from ..definition import optional, optional_word
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,30 +24,34 @@ if TYPE_CHECKING:
     from ...subscribers.options import Start
 
 
-def _be_verbose(on: bool) -> bool:
-    output.set_verbose(on)
+# Each option that changes the output sets it while the line is read: an error in the rest of the
+# line is printed accordingly.
+
+
+def _be_verbose(context: typer.Context, on: bool) -> bool:
+    context.obj.is_verbose = on
     return on
 
 
-def _print_json(on: bool) -> bool:
-    output.set_json(on)
+def _print_json(context: typer.Context, on: bool) -> bool:
+    context.obj.is_json = on
     return on
 
 
-def _note_directory(directory: str | None) -> str | None:
-    hints.note_bus(directory)
+def _name_directory(context: typer.Context, directory: str | None) -> str | None:
+    context.obj.name_bus(directory)
     return directory
 
 
-def _note_user(user: bool) -> bool:
-    hints.note_bus(user=user)
+def _name_user(context: typer.Context, user: bool) -> bool:
+    context.obj.name_bus(None, user)
     return user
 
 
 def directory_option(text: str) -> Any:
     """Return the definition of --dir with its text for --help."""
     return typer.Option(
-        "--dir", metavar="DIR", help=text, show_default=False, callback=_note_directory
+        "--dir", metavar="DIR", help=text, show_default=False, callback=_name_directory
     )
 
 
@@ -60,7 +64,7 @@ Directory = Annotated[
 ]
 User = Annotated[
     bool,
-    typer.Option("--user", help="Use your own bus, outside of any project.", callback=_note_user),
+    typer.Option("--user", help="Use your own bus, outside of any project.", callback=_name_user),
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object a line.", callback=_print_json)
@@ -84,6 +88,7 @@ class BusPlaceOnly:
     directory: Directory = None
     user: User = False
     verbose: Verbose = False
+    output: Output
 
     def open(
         self, *, write_timeout_s: float = WRITE_TIMEOUT_S, lives_long: bool = False
@@ -93,7 +98,11 @@ class BusPlaceOnly:
         With `lives_long` it is exported beside the command.
         """
         return arguments.open_bus(
-            self.directory, self.user, write_timeout_s=write_timeout_s, lives_long=lives_long
+            self.output,
+            self.directory,
+            self.user,
+            write_timeout_s=write_timeout_s,
+            lives_long=lives_long,
         )
 
     def find(self) -> tuple[str, str]:
@@ -117,8 +126,8 @@ class BusPlace(BusPlaceOnly, _OutputForm):
     """The options of a command that uses a bus, and prints data: its place, and --json."""
 
 
-#: The default of a command's parameter for the place, which Python requires.
-HERE = BusPlace()
+#: The default of a command's parameter for the place, which Python requires; it is always given.
+HERE: Any = None
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
 #: The agent of a command that is about the caller's own inbox.

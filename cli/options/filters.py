@@ -11,7 +11,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import parse_since
 from ..definition import optional
-from ..show import output
+from ..show.output import NOTHING, Output
 from .common import TYPE_HELP, OfAgent, OfConversation, Since, conversation_named, since_time
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ class RangeFilter:
         """Return the agents that the filters name."""
         return [name for name in (self.agent,) if name is not None]
 
-    def note_nothing(self, bus: LocalBus) -> int:
+    def note_nothing(self, output: Output, bus: LocalBus) -> int:
         """Note that nothing matches, suggest names for unknown ones, and return the exit code.
 
         An unknown name is more often a typo than an agent or type without messages.
@@ -63,7 +63,7 @@ class RangeFilter:
         output.note(f"nothing found: {'; '.join(notes)}") if notes else output.detail(
             "nothing found"
         )
-        return output.NOTHING
+        return NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,9 @@ from ...subscribers.queues.job_control import DeadLetters
 from .. import arguments
 from ..definition import optional_word
 from ..logs import show_logs
-from ..show import output
 from ..show.jobs import jobs_named, print_jobs, queues_named
+from ..show.output import NOTHING, Output
+from ..show.text import counted
 from . import common as options
 from .common import MAX_SEQ, By, OfQueue, Since, since_time
 
@@ -55,13 +56,15 @@ class EndedJobFilter:
     type: options.TypePattern = None
     since: Since = None
 
-    def find(self, bus: LocalBus, states: Sequence[str]) -> Iterator[tuple[Queue, Iterator[Job]]]:
+    def find(
+        self, output: Output, bus: LocalBus, states: Sequence[str]
+    ) -> Iterator[tuple[Queue, Iterator[Job]]]:
         """Yield each queue, with those of its jobs in these states that fit the options."""
         if self.type is not None:
             TypePattern(self.type)  # refuses a wrong pattern even if there is no queue
         job_states = cast("Sequence[JobState]", states)  # the options were checked
         since_ms = None if self.since is None else since_time(self.since, bus.now_ms())
-        for queue in queues_named(bus, self.queue):
+        for queue in queues_named(output, bus, self.queue):
             letters = DeadLetters(queue)
             yield queue, letters.find(job_states, type=self.type, since_ms=since_ms)
 
@@ -96,7 +99,9 @@ class JobChoice(EndedJobFilter):
         """The actor, for the record."""
         return arguments.actor(self.by)
 
-    def act(self, bus: LocalBus, chosen: ChosenJobs, change: JobChange, done: str) -> int:
+    def act(
+        self, output: Output, bus: LocalBus, chosen: ChosenJobs, change: JobChange, done: str
+    ) -> int:
         """Change jobs, or only list them, and return the exit code.
 
         Args:
@@ -109,17 +114,17 @@ class JobChoice(EndedJobFilter):
         if self.dry_run:
             if is_named:
                 _try(bus, chosen, change)
-            count = print_jobs(bus, (job for _, jobs in chosen for job in jobs))
-            output.note(f"{output.counted(count, 'job')} would be {done}; nothing was changed")
-            return 0 if count else output.NOTHING
-        show_logs()
+            count = print_jobs(output, bus, (job for _, jobs in chosen for job in jobs))
+            output.note(f"{counted(count, 'job')} would be {done}; nothing was changed")
+            return 0 if count else NOTHING
+        show_logs(output)
         with bus.transaction() if is_named else nullcontext():
             changed = [job for queue, jobs in chosen for job in change(queue, jobs)]
-        if output.is_json():
-            print_jobs(bus, changed)
+        if output.is_json:
+            print_jobs(output, bus, changed)
         else:
-            output.line(f"{done} {output.counted(len(changed), 'job')}")
-        return 0 if changed else output.NOTHING
+            output.line(f"{done} {counted(len(changed), 'job')}")
+        return 0 if changed else NOTHING
 
 
 class _RolledBack(Exception):
@@ -135,7 +140,7 @@ def _try(bus: LocalBus, chosen: ChosenJobs, change: JobChange) -> None:
 
 
 def with_queues(
-    bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
+    output: Output, bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
 ) -> list[tuple[Queue, list[Job]]]:
     """Return the jobs of `jobs_named` as `ChosenJobs`."""
-    return [(opened, [job]) for opened, job in jobs_named(bus, seqs, queue, state)]
+    return [(opened, [job]) for opened, job in jobs_named(output, bus, seqs, queue, state)]

@@ -18,7 +18,7 @@ from ...schema.findings import GRADES
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments
 from ..definition import optional
-from ..show import output
+from ..show.output import Output
 from .common import Json, Verbose, directory_option
 
 TYPE_CHECKING = False
@@ -87,6 +87,7 @@ class ServicePlace:
     directory: ServiceDirectory = None
     json: Json = False
     verbose: Verbose = False
+    output: Output
 
     def folder(self) -> Path:
         """Return the folder of configuration."""
@@ -123,8 +124,8 @@ class ServicePlace:
             ConfigFaults: it is refused.
             Refused: it was only found.
         """
-        from ...automation.config.faults import ConfigFaults
         from ...automation.config.load import TO_ACT, Demands
+        from ...automation.config.values import ConfigFaults
 
         self.refuse_found()
         try:
@@ -165,11 +166,11 @@ class ServicePlace:
 
     def warn_of_hidden_plugins(self) -> None:
         """Warn of plugins that are hidden by others of the same name."""
-        from ...automation.config.faults import ConfigFaults
+        from ...automation.config.values import ConfigFaults
 
         with suppress(ConfigFaults):  # 'bus automation start' reports them
             for warning in self.look().registry.shadowed:
-                output.note(f"warning: {warning}")
+                self.output.note(f"warning: {warning}")
 
     def first_root(self) -> Path:
         """Return the first folder of plugins that the configuration names.
@@ -239,8 +240,8 @@ class ServicePlace:
         return LocalBus.open(directory, write_timeout_s=write_timeout_s)
 
 
-#: The default of a command's parameter for it, which Python requires.
-SERVICE: Any = ServicePlace()
+#: The default of a command's parameter for it, which Python requires; it is always given.
+SERVICE: Any = None
 
 # Exit codes for monitors: 0 well, 1 look, 2 broken, 3 not known.
 #

@@ -17,7 +17,7 @@ from ...tasks.records.task import MAX_ATTEMPTS, PRIORITIES
 from ...tasks.spawn import TaskSpec
 from .. import arguments
 from ..definition import optional
-from ..show import output
+from ..show.output import Output
 from .payload import raw_argument
 
 TYPE_CHECKING = False
@@ -82,19 +82,21 @@ def required_token(option: int | None) -> int:
     return token
 
 
-def print_task(task: Task, *more: str) -> None:
+def print_task(output: Output, task: Task, *more: str) -> None:
     """Print a task after a step."""
     attempt = f"attempt {task.attempt} of {task.max_attempts}"
     summary = f"{task.task}  {task.state}  {attempt}  {task.worker}  {task.branch}"
     output.result(task.record(), f"{summary}  token {task.token}", *more)
 
 
-def print_job(job: TaskJob) -> None:
+def print_job(output: Output, job: TaskJob) -> None:
     """Print the job of a task that has not begun, after a step."""
     output.result(job.record(), f"{job.task}  {job.state}  before it began")
 
 
-def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()) -> int:
+def print_tasks(
+    output: Output, tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
+) -> int:
     """Print a list of tasks, then of jobs without one; return the exit code: 4 for none."""
     rows: list[tuple[object, ...]] = [
         (
@@ -116,7 +118,7 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
     return output.results(records, rows, _HEADINGS)
 
 
-def note_reserved(bus: LocalBus, reserved: Iterable[ReservedChange]) -> None:
+def note_reserved(output: Output, bus: LocalBus, reserved: Iterable[ReservedChange]) -> None:
     """Note files that tasks change and others have reserved, with the state of each holder."""
     from ..guard_check import describe, state_of_holder
 

@@ -12,7 +12,7 @@ from functools import partial
 from ...bus.local_bus import LocalBus
 from ...schema.stop_limit import heed, obey
 from ..extras import require
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ def _webhooks(bus: LocalBus, service: Service, listen: str) -> ServedApp:
 _log = logging.getLogger("ackbus.automation.service")
 
 
-def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) -> None:
+def serve(
+    output: Output, folder: Path, bus_directory: str, origin: Origin, demands: Demands
+) -> None:
     """Run the service of a folder of configuration on a bus; blocks until it is told to stop.
 
     The lock comes first: a second service opens, upgrades and recovers nothing of a live one.
@@ -155,10 +157,10 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         for fault in first.faults:
             output.note(f"left out: {fault}")
         works = f"the service of {folder} works on {bus_directory}"
-        service.run(partial(_begin, works, listeners), first)
+        service.run(partial(_begin, output, works, listeners), first)
 
 
-def _begin(works: str, listeners: Listeners | None) -> None:
+def _begin(output: Output, works: str, listeners: Listeners | None) -> None:
     """Listen, and say that the service is ready, and where."""
     served = ""
     if listeners is not None:

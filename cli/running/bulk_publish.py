@@ -15,8 +15,9 @@ from ..arguments import sender as agent_or_default
 from ..exporting import export_all_at_end
 from ..fast.actions import check_headers, print_receipt
 from ..options.payload import open_input
-from ..show import output
+from ..show.output import Output
 from ..show.terminal import progress
+from ..show.text import counted, within_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ _NAMES = frozenset(
 )
 
 
-def publish_lines(bus: LocalBus, name: str, *, sender: str | None, strict: bool) -> int:
+def publish_lines(
+    output: Output, bus: LocalBus, name: str, *, sender: str | None, strict: bool
+) -> int:
     """Publish every line of a file, and print the ids of a transaction once it has committed.
 
     Raises:
@@ -54,7 +57,7 @@ def publish_lines(bus: LocalBus, name: str, *, sender: str | None, strict: bool)
                 stored += len(receipts)
                 done += sum(len(line) for _, line in batch)
                 for receipt in receipts:
-                    print_receipt(receipt)
+                    print_receipt(output, receipt)
                 output.flush()
                 move(done)
         except AckbusError as error:
@@ -66,13 +69,13 @@ class _LineRefused(AckbusError):
     """A line was refused; the cause says why."""
 
     def __init__(self, number: int, cause: AckbusError) -> None:
-        super().__init__(f"line {number}: {output.within_line(str(cause))}")
+        super().__init__(f"line {number}: {within_line(str(cause))}")
         self.exit_code = cause.exit_code
 
 
 def _with_place(cause: AckbusError, stored: int) -> AckbusError:
     """Return the error with the number of messages that are stored already."""
-    error = AckbusError(f"{cause}; stored before that: {output.counted(stored, 'message')}")
+    error = AckbusError(f"{cause}; stored before that: {counted(stored, 'message')}")
     error.exit_code = cause.exit_code
     return error
 

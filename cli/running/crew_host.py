@@ -8,6 +8,7 @@ import subprocess
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.times import age
@@ -16,7 +17,7 @@ from ...tasks.crew import LOGS, Crew, CrewLock, running_pid, saved_state
 from .. import arguments
 from ..logs import show_logs
 from ..own_session import own_path
-from ..show import output
+from ..show.output import Output, cells_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
 
 
 def watch(
+    output: Output,
     look: Callable[[], list[Watched]],
     every: str,
     *,
     table: Callable[[list[Watched]], Table],
-    lines: Callable[[list[Watched]], None],
+    lines: Callable[[Output, list[Watched]], None],
 ) -> NoReturn:
     """Look, show the result, wait, and repeat until Ctrl-C.
 
@@ -56,7 +58,7 @@ def watch(
     every_s = arguments.seconds(every, "--every")
     if not every_s:
         raise InvalidInput("--every must be more than 0")
-    with in_place(table) if output.is_terminal() else _in_lines(lines) as show:
+    with in_place(table) if output.is_terminal() else _in_lines(output, lines) as show:
         while True:
             show(look())
             time.sleep(every_s)
@@ -73,17 +75,18 @@ def in_place(
 
         def show(watched: list[Watched]) -> None:
             headings, rows = table(watched)
-            draw(headings, output.cells_of(rows))
+            draw(headings, cells_of(rows))
 
         yield show
 
 
 @contextmanager
 def _in_lines(
-    lines: Callable[[list[Watched]], None],
+    output: Output,
+    lines: Callable[[Output, list[Watched]], None],
 ) -> Iterator[Callable[[list[Watched]], None]]:
     def show(watched: list[Watched]) -> None:
-        lines(watched)
+        lines(output, watched)
         output.flush()  # the reader waits for the next line
 
     yield show
@@ -142,7 +145,7 @@ def table(views: Sequence[RoleView]) -> tuple[Sequence[str], list[tuple[object, 
     return HEADINGS, [view.row() for view in views]
 
 
-def print_lines(views: Sequence[RoleView]) -> None:
+def print_lines(output: Output, views: Sequence[RoleView]) -> None:
     """Print the roles, each as a line of JSON or as a row."""
     output.results(
         [view.record() for view in views],
@@ -163,17 +166,17 @@ _MAX_SHOWN_BYTES = 64 * 1024
 _NAP_S = 0.02
 
 
-def run_here(bus: LocalBus, file: CrewFile) -> int:
+def run_here(output: Output, bus: LocalBus, file: CrewFile) -> int:
     """Run a crew until SIGINT, SIGTERM or SIGHUP ends it; a second one kills what is left.
 
     Raises:
         CrewRuns: a crew of this bus runs already.
     """
-    show_logs()
+    show_logs(output)
     with CrewLock(bus) as lock:
         lock.acquire()
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
-        crew = Crew(bus, file, lock, (lambda state: None) if is_seen else _print)
+        crew = Crew(bus, file, lock, (lambda state: None) if is_seen else partial(_print, output))
         signals: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -227,6 +230,6 @@ def role_views(bus: LocalBus, states: list[RoleState]) -> list[RoleView]:
     return [RoleView(state.record(), bus.heartbeats.get(state.name), now_ms) for state in states]
 
 
-def _print(state: RoleState) -> None:
+def _print(output: Output, state: RoleState) -> None:
     reason = f": {state.ended}" if state.status != "running" and state.ended else ""
     output.note(f"{state.name}: {state.status}{reason}")

@@ -16,12 +16,15 @@ from ...workers.processes.run_process import run_process
 from ...workers.processes.supervisors import Supervisors
 from ...workers.raw_contract import environment_of
 from ..logs import show_logs
-from ..show import output
+from ..show.output import Output
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import Any
 
+    from ...bus.local_bus import LocalBus
     from ...schema.message.message import Message
 
 #: The signals that end it after the current message; a second one ends it at once.
@@ -33,7 +36,11 @@ class CommandFailed(AlreadyReported):
 
 
 class ReportingInbox(Inbox):
-    """An inbox that reports on stderr which messages it parks."""
+    """An inbox that reports on stderr which messages it parks; `options` are those of `Inbox`."""
+
+    def __init__(self, output: Output, bus: LocalBus, agent: str, **options: Any) -> None:
+        super().__init__(bus, agent, **options)
+        self._output = output
 
     def _begin(self) -> None:
         before = {item.seq for item in self.parked()}
@@ -50,14 +57,17 @@ class ReportingInbox(Inbox):
         return is_parked
 
     def _note_parked(self, seq: int, attempts: int) -> None:
-        deliveries = output.counted(attempts, "deliver", "y", "ies")
-        output.note(f"message {seq}: parked after {deliveries}; see 'bus parked list {self.agent}'")
+        deliveries = counted(attempts, "deliver", "y", "ies")
+        self._output.note(
+            f"message {seq}: parked after {deliveries}; see 'bus parked list {self.agent}'"
+        )
 
 
 class CommandListener:
     """Runs a command for each message of an inbox, until it is told to stop.
 
     Args:
+        output: where it reports messages that fail.
         inbox: the inbox.
         command: the command and its arguments.
         drain: end when no message is left.
@@ -67,9 +77,12 @@ class CommandListener:
         InvalidInput: there is no such command.
     """
 
-    def __init__(self, inbox: Inbox, command: list[str], *, drain: bool, in_session: bool) -> None:
+    def __init__(
+        self, output: Output, inbox: Inbox, command: list[str], *, drain: bool, in_session: bool
+    ) -> None:
         if shutil.which(command[0]) is None:
             raise InvalidInput(f"there is no command {command[0]!a}")
+        self._output = output
         self._inbox = inbox
         self._command = command
         self._drain = drain
@@ -82,7 +95,7 @@ class CommandListener:
 
     def run(self) -> None:
         """Deliver until the inbox is drained, if that is to end it, or a signal comes; blocks."""
-        show_logs()
+        show_logs(self._output)
         obey(self._stop, *_SIGNALS)
         with self._supervisors, self._session or nullcontext():
             self._inbox.run(self._handle, drain=self._drain)
@@ -112,7 +125,7 @@ class CommandListener:
         finally:
             self._record_status("idle", None)
         if failure is not None:
-            output.note(
+            self._output.note(
                 f"message {message.seq}: {failure}"
                 f" (delivery {message.attempt} of {self._inbox.max_deliveries})"
             )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import shlex
 import shutil
+from functools import partial
 
 import orjson
 
 from ...schema.children import run_child
 from ...schema.errors import InvalidInput
-from ..show import output
+from ..show.output import Output
+from ..show.text import visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,16 +35,16 @@ _PROGRAM_TIMEOUT_S = 5.0
 PREVIEW_CHARS = 80
 
 
-def notifier_of(environment: Mapping[str, str]) -> Notifier:
+def notifier_of(output: Output, environment: Mapping[str, str]) -> Notifier:
     """Return the notifier: the environment's choice, or else the best that is installed.
 
     Raises:
         InvalidInput: the choice is unknown.
     """
     backends: dict[str, Notifier] = {
-        "desktop": _on_desktop,
-        "bell": _with_bell,
-        "stderr": _on_stderr,
+        "desktop": partial(_on_desktop, output),
+        "bell": partial(_with_bell, output),
+        "stderr": partial(_on_stderr, output),
     }
     choice = environment.get(BACKEND_VARIABLE)
     if not choice:
@@ -80,9 +82,9 @@ def preview(answer: Message) -> str:
     return first if len(first) <= PREVIEW_CHARS else first[:PREVIEW_CHARS] + "…"
 
 
-def _on_desktop(answer: Message) -> None:
+def _on_desktop(output: Output, answer: Message) -> None:
     # Desktops read the text as markup; what a message says must not act there.
-    body = html.escape("\n".join(map(output.visible, text(answer))), quote=False)
+    body = html.escape("\n".join(map(visible, text(answer))), quote=False)
     try:
         words = [_PROGRAM, "--app-name=bus", "--", title(answer), body]
         ended = run_child(words, limit_s=_PROGRAM_TIMEOUT_S)
@@ -92,14 +94,14 @@ def _on_desktop(answer: Message) -> None:
         output.detail(f"{_PROGRAM} failed: {reason}")
     except OSError as error:
         output.detail(f"{_PROGRAM} failed: {error}")
-    _on_stderr(answer)
+    _on_stderr(output, answer)
 
 
-def _with_bell(answer: Message) -> None:
+def _with_bell(output: Output, answer: Message) -> None:
     output.bell()
-    _on_stderr(answer)
+    _on_stderr(output, answer)
 
 
-def _on_stderr(answer: Message) -> None:
+def _on_stderr(output: Output, answer: Message) -> None:
     for line in (title(answer), *text(answer)):
         output.note(line)

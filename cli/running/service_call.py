@@ -11,7 +11,7 @@ import orjson
 
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ...schema.message.canonical_json import decode
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def print_answer(config: Config, request: ApiCall) -> int:
+def print_answer(output: Output, config: Config, request: ApiCall) -> int:
     """Make a call, print the body of the answer as it comes, and return the exit code.
 
     Raises:

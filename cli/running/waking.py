@@ -12,7 +12,7 @@ from ...wake.terminals import NotWoken
 from ...workers.processes.run_process import run_process
 from ...workers.processes.supervisors import Supervisors
 from ..hints import AGENT_VARIABLE
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class OwnCommand:
         raise NotWoken(self._agent, f"{self._words[0]!a}: {end.start_error or status}")
 
 
-def print_end(end: Woken | NotWoken, *, dry_run: bool = False) -> None:
+def print_end(output: Output, end: Woken | NotWoken, *, dry_run: bool = False) -> None:
     """Print how a wake ended."""
     if isinstance(end, NotWoken):
         output.result(

@@ -12,7 +12,7 @@ from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ...schema.process_table import is_running
 from ...schema.stop_limit import lift_limit, obey
 from ..logs import show_logs
-from ..show import output
+from ..show.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Sidecar:
     """Beats for an agent until a process ends, or SIGTERM or SIGINT comes.
 
     Args:
+        output: where it reports beats that fail.
         bus: an open bus.
         agent: the agent.
         pid: the agent's process.
@@ -47,9 +48,12 @@ class Sidecar:
         NotFound: there is no such process.
     """
 
-    def __init__(self, bus: LocalBus, agent: str, pid: int, *, every_s: float) -> None:
+    def __init__(
+        self, output: Output, bus: LocalBus, agent: str, pid: int, *, every_s: float
+    ) -> None:
         if not 0 < every_s < MAX_INTERVAL_S:
             raise InvalidInput(f"--every must be more than 0 and less than {MAX_INTERVAL_S:g} s")
+        self._output = output
         self._bus, self._agent, self._pid = bus, agent, pid
         self._every_s = every_s
         self._process_fd = _watch(pid)
@@ -65,7 +69,7 @@ class Sidecar:
                     self._agent, status, task=task, progress=progress, pid=self._pid
                 )
             except AckbusError as error:
-                output.note(f"a beat was not written: {error}")  # the next one may be
+                self._output.note(f"a beat was not written: {error}")  # the next one may be
         self._bus.heartbeats.beat(self._agent, _STOPPED, pid=self._pid)
 
     def _has_ended(self, within_s: float) -> bool:
@@ -101,14 +105,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 class WorkerHost:
     """Runs a worker until it is done, or signals stop it."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, output: Output, worker: Worker) -> None:
+        self._output = output
         self._worker = worker
         self._is_stopping = False
         self._ended_by: int | None = None  # the signal that ended what runs
 
     def run(self, work: RawCommand | JsonCommand, *, once: bool, drain: bool) -> int:
         """Work, and return the exit code: 0, or 128 and the signal that ended it at once."""
-        show_logs()
+        show_logs(self._output)
         obey(self._stop, *_SIGNALS, keeps_ignored=True)
         self._worker.run_work(work, once=once, drain=drain)
         return 0 if self._ended_by is None else 128 + self._ended_by
@@ -122,7 +127,7 @@ class WorkerHost:
             if self._worker.is_working:
                 lift_limit()  # what runs may take as long as it does
             self._worker.stop()
-            output.remark(
+            self._output.remark(
                 "ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now"
             )
 

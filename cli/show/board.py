@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from ...schema.message.times import age, format_ts
-from . import output
+from .output import Output, cells_of, preview_of
 from .terminal import console, fitted_table
+from .text import counted, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,12 +64,12 @@ def table_part(
         return [line(f"{len(rows) or 'no'} {what}", "dim")]
     shown = sorted(rows[:count], key=lambda row: str(row[0]))
     above = f"{what}: the {which} {count}" if count < len(rows) else ""
-    return [line(above, "dim"), fitted_table(headings, output.cells_of(shown))]
+    return [line(above, "dim"), fitted_table(headings, cells_of(shown))]
 
 
 def line(text: str, style: str) -> Text:
     """Return one line, cut at the edge of the terminal."""
-    return cut(Text(output.visible(text), style))
+    return cut(Text(visible(text), style))
 
 
 def cut(text: Text) -> Text:
@@ -86,10 +87,10 @@ _CHANGES = 10
 
 def headline(board: Board) -> str:
     """Return the first line about a board."""
-    tasks = output.counted(len(board.rows), "task")
+    tasks = counted(len(board.rows), "task")
     if board.jobs:
-        tasks += f", {output.counted(len(board.jobs), 'job')} without a task"
-    waiting = output.counted(len(board.waiting), "thing")
+        tasks += f", {counted(len(board.jobs), 'job')} without a task"
+    waiting = counted(len(board.waiting), "thing")
     wait = "waits" if len(board.waiting) == 1 else "wait"
     return f"{format_ts(board.at_ms)}  seq {board.seq}  {tasks}, {waiting} {wait} for a person"
 
@@ -138,9 +139,9 @@ def change_lines(board: Board) -> list[str]:
     ]
 
 
-def show(board: Board) -> None:
+def show(output: Output, board: Board) -> None:
     """Print a board: its JSON object with --json, else tables."""
-    if output.is_json():
+    if output.is_json:
         output.json_line(board.record())
         return
     output.line(headline(board))
@@ -178,7 +179,7 @@ def _activity(row: TaskRow) -> str | None:
 def _summary_of(payload: object) -> str:
     if isinstance(payload, dict) and {"task", "from", "to"} <= payload.keys():
         return f"{payload['task']}: {payload['from'] or 'new'} → {payload['to']}"
-    return output.preview_of(payload)
+    return preview_of(payload)
 
 
 # The board of tasks on a terminal: tasks, what waits for a person, and the newest changes.

@@ -31,7 +31,7 @@ def confirm(act: str, yes: bool) -> None:
     """
     if yes or not can_ask():
         return
-    from .output import visible
+    from .text import visible
 
     print(f"{visible(act)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import output
+from .output import REF_CHARS, preview_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,5 +18,5 @@ def readable(record: Mapping[str, Any]) -> str:
 
 def _words(record: Mapping[str, Any]) -> str:
     if "payload_ref" in record:
-        return f"[blob {str(record['payload_ref'])[: output.REF_CHARS]}…]"
-    return output.preview_of(record["payload"]) if "payload" in record else ""
+        return f"[blob {str(record['payload_ref'])[:REF_CHARS]}…]"
+    return preview_of(record["payload"]) if "payload" in record else ""

@@ -21,8 +21,9 @@ from ...subscribers.jobs.outcomes import ManualActs
 from ...subscribers.jobs.policy import POLICY_FIELDS
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
-from . import output
 from .message import print_in_full
+from .output import NOTHING, Output, message_parts
+from .text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def show_table(all_stats: list[QueueStats]) -> tuple[Sequence[str], list[Sequenc
     return ("queue", stats.info.name), rows
 
 
-def print_lines(all_stats: list[QueueStats]) -> None:
+def print_lines(output: Output, all_stats: list[QueueStats]) -> None:
     """Print a line for each queue, or its JSON object, for watching in a pipe."""
     for stats in all_stats:
         counts = (
@@ -122,7 +123,7 @@ def policy_line(info: QueueInfo) -> str:
 
 def _attempts(stats: QueueStats) -> str:
     return (
-        f"{output.counted(stats.ended, 'attempt')} ended: {stats.completed:,} completed,"
+        f"{counted(stats.ended, 'attempt')} ended: {stats.completed:,} completed,"
         f" {stats.failures:,} failed, {stats.timeouts:,} timed out, {stats.lost:,} lost"
     )
 
@@ -170,7 +171,7 @@ _FOLDED = ("gate", "max_attempts")
 _HEADINGS = ("queue", "seq", "type", "state", "attempts", "when", "error")
 
 
-def queues_named(bus: LocalBus, name: str | None) -> list[Queue]:
+def queues_named(output: Output, bus: LocalBus, name: str | None) -> list[Queue]:
     """Return the named queue, or all without a name; filled as far as possible."""
     stored = Queues(bus)
     infos = stored.list() if name is None else [stored.get(name)]
@@ -186,11 +187,11 @@ def code_of_list(count: int, queues: Iterable[Queue]) -> int:
     """Return the exit code of a list of so many jobs: 1 when some may be missing, 4 for none."""
     if any(queue.stuck is not None for queue in queues):
         return 1
-    return 0 if count else output.NOTHING
+    return 0 if count else NOTHING
 
 
 def jobs_named(
-    bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
+    output: Output, bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
 ) -> list[tuple[Queue, Job]]:
     """Return the jobs that a command line names, each with its queue.
 
@@ -204,7 +205,7 @@ def jobs_named(
         NotFound: one is in no queue, or in another state.
         InvalidInput: one is in several queues.
     """
-    queues = {opened.name: opened for opened in queues_named(bus, queue)}
+    queues = {opened.name: opened for opened in queues_named(output, bus, queue)}
     jobs = []
     for seq in dict.fromkeys(seqs):
         job = _job_named(bus, seq, list(queues), state)
@@ -227,9 +228,9 @@ def _job_named(bus: LocalBus, seq: int, queues: Sequence[str], state: str | None
     return fitting[0]
 
 
-def print_jobs(bus: LocalBus, jobs: Iterable[Job]) -> int:
+def print_jobs(output: Output, bus: LocalBus, jobs: Iterable[Job]) -> int:
     """Print jobs, and return how many there were."""
-    if not output.is_json():
+    if not output.is_json:
         rows = [_row(bus, job) for job in jobs]
         if rows:
             output.table(_HEADINGS, rows)
@@ -291,14 +292,14 @@ def _when(job: Job, now_ms: int) -> str:
 # One job in full ------------------------------------------------------------------------------
 
 
-def print_job(bus: LocalBus, queue: Queue, job: Job) -> None:
+def print_job(output: Output, bus: LocalBus, queue: Queue, job: Job) -> None:
     """Print a job, its message, every attempt at it, and the acts of people on it."""
     claims = Claims.of(bus).of_job(queue.info, job.seq)
     acts = ManualActs.of(bus).of_job(queue.info, job.seq)
     now_ms = bus.now_ms()
     message = bus.log.at(job.seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages
-    if output.is_json():
+    if output.is_json:
         attempts = [claim_record(claim, now_ms) for claim in claims]
         stored = orjson.Fragment(message.to_json())
         by_hand = [act.record() for act in acts]
@@ -310,17 +311,19 @@ def print_job(bus: LocalBus, queue: Queue, job: Job) -> None:
     attempts_text = f"{begun_attempts(job)} of {job.max_attempts}"
     record = job_record(job) | {"state": job_state(job), "attempt": attempts_text}
     fields = {name: value for name, value in record.items() if name not in _FOLDED}
-    _print_fields({"attempts" if name == "attempt" else name: fields[name] for name in fields})
+    _print_fields(
+        output, {"attempts" if name == "attempt" else name: fields[name] for name in fields}
+    )
     for line in acts_lines(acts):
         output.line(line)
     for claim in claims:
         output.line("")
-        _print_claim(claim, now_ms)
+        _print_claim(output, claim, now_ms)
     output.line("")
-    print_in_full(message, bus)
+    print_in_full(output, message, bus)
 
 
-def _print_claim(claim: ClaimRecord, now_ms: int) -> None:
+def _print_claim(output: Output, claim: ClaimRecord, now_ms: int) -> None:
     output.line(
         f"attempt {claim.attempt}: {claim.status} ({claim.state(now_ms)}), by {claim.group}"
         f" on {claim.instance}, token {claim.token}"
@@ -339,21 +342,21 @@ def _print_claim(claim: ClaimRecord, now_ms: int) -> None:
         "logs": claim.logs,
     }
     _print_fields(
-        fields | {name: value for name, value in ending.items() if value not in (None, "")}
+        output, fields | {name: value for name, value in ending.items() if value not in (None, "")}
     )
-    _print_stderr(claim.stderr)
+    _print_stderr(output, claim.stderr)
 
 
-def _print_stderr(stderr: str | None) -> None:
+def _print_stderr(output: Output, stderr: str | None) -> None:
     lines = (stderr or "").splitlines()
     for part in lines[:_STDERR_LINES]:
         output.line(f"{'stderr:':<14}{part}")
     if len(lines) > _STDERR_LINES:
-        more = output.counted(len(lines) - _STDERR_LINES, "more line")
+        more = counted(len(lines) - _STDERR_LINES, "more line")
         output.line(f"{'stderr:':<14}… {more}; --json shows all")
 
 
-def _print_fields(fields: Mapping[str, object]) -> None:
+def _print_fields(output: Output, fields: Mapping[str, object]) -> None:
     for name, value in fields.items():
         output.line(f"{f'{name}:'.replace('_', ' '):<14}{value}")
 
@@ -385,7 +388,7 @@ def _rows(trace: Trace, blobs: BlobStore, now_ms: int) -> Iterator[Row]:
     for step in trace.steps:
         depth = min(step.depth, MAX_DEPTH)
         style = "bold" if step.message.seq == trace.seq else ""
-        yield depth, "  ".join(output.message_parts(step.message, blobs)), style
+        yield depth, "  ".join(message_parts(step.message, blobs)), style
         for work in step.work:
             yield depth + 1, _job_text(work.job), _STYLES.get(work.job.state, "cyan")
             for claim in work.claims:

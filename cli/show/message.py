@@ -7,8 +7,8 @@ from json import dumps
 from ...schema.errors import BlobMissing, InvalidInput
 from ...schema.message.draft import PRIORITY_NAMES, Priority
 from ...schema.message.times import format_ts
-from .. import hints
-from . import output
+from .output import Output, blob_note, json_text, message_parts, preview, preview_of
+from .text import counted, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The answer to a request: the command that gives it from a shell, or the one that was given.
 
 
-def about_answer(bus: LocalBus, message: Message, agent: str) -> str | None:
+def about_answer(output: Output, bus: LocalBus, message: Message, agent: str) -> str | None:
     """Return the line about the answer to a request; None for other messages.
 
     Args:
@@ -29,7 +29,7 @@ def about_answer(bus: LocalBus, message: Message, agent: str) -> str | None:
         message: the message.
         agent: the agent that reads it.
     """
-    how = how_to_answer(message, agent)
+    how = how_to_answer(output, message, agent)
     if how is None:
         return None
     from ...bus.own_answers import ANSWERED_AS
@@ -47,7 +47,7 @@ def answer_of(bus: LocalBus, message: Message, agent: str | None) -> Message | N
     return own_answer(bus, message, agent)
 
 
-def how_to_answer(message: Message, agent: str | None = None) -> str | None:
+def how_to_answer(output: Output, message: Message, agent: str | None = None) -> str | None:
     """Return how a request is answered, for people and agents; None for other messages.
 
     Args:
@@ -63,8 +63,8 @@ def how_to_answer(message: Message, agent: str | None = None) -> str | None:
     types, sender = ReplyTypes.of(message.type), agent or message.to_agent
     words = ["bus", "publish", str(types.success), *(("--from", sender) if sender else ())]
     words += ["--to", message.from_agent, "--reply-to", str(message.seq), "--file", "-"]
-    how = hints.completed(f"'{output.visible(join(words))}'")
-    return f"{how}; after a failure by {output.visible(str(types.failure))}"
+    how = output.completed(f"'{visible(join(words))}'")
+    return f"{how}; after a failure by {visible(str(types.failure))}"
 
 
 # Whole bodies, as agents read them in a shell and from hooks: each line behind a bar, bounded.
@@ -97,7 +97,7 @@ class BodyPage:
         """
         text = text_of(message, self._blobs)
         if text is None and _is_too_large(message, self._blobs):
-            note = output.visible(output.preview(message, self._blobs))
+            note = visible(preview(message, self._blobs))
             return [f"| {note}", f"({_all_of(message)})"], False
         if text is None:
             return [f"| [{message.payload_error}]"], False
@@ -105,7 +105,7 @@ class BodyPage:
             return None
         cut = text[: self._left]
         self._left -= len(cut)
-        lines = [f"| {output.visible(line)}" for line in cut.splitlines()]
+        lines = [f"| {visible(line)}" for line in cut.splitlines()]
         if cut == text:
             return lines, True
         return [*lines, f"(cut here, {len(text):,} characters in all; {_all_of(message)})"], False
@@ -118,40 +118,40 @@ def text_of(message: Message, blobs: BlobStore) -> str | None:
     if not message.has_payload:
         return ""
     payload = message.payload
-    return payload if isinstance(payload, str) else output.json_text(payload)
+    return payload if isinstance(payload, str) else json_text(payload)
 
 
-def print_page(messages: Sequence[Message], bus: LocalBus, agent: str) -> None:
+def print_page(output: Output, messages: Sequence[Message], bus: LocalBus, agent: str) -> None:
     """Print an agent's mail with whole bodies, until a page is full: JSON objects with --json.
 
     A body of one short line stands at the end of its message's line, a longer one below it. Below
     the body of a request stands how to answer it.
     """
     blobs = bus.blobs
-    if output.is_json():
+    if output.is_json:
         output.messages(messages, blobs)
         return
     bodies = BodyPage(blobs)
     for number, message in enumerate(messages):
-        parts = output.message_parts(message, blobs)
+        parts = message_parts(message, blobs)
         text = text_of(message, blobs)
-        if text is not None and output.preview_of(text) == text.rstrip("\r\n"):
-            output.message_line((*parts[:4], output.preview_of(text)))
-            _print_answer(bus, message, agent)
+        if text is not None and preview_of(text) == text.rstrip("\r\n"):
+            output.message_line((*parts[:4], preview_of(text)))
+            _print_answer(output, bus, message, agent)
             continue
         shown = bodies.lines(message)
         if shown is None:
-            rest = output.counted(len(messages) - number, "message")
+            rest = counted(len(messages) - number, "message")
             output.line(f"({rest} more: acknowledge these, then poll again)")
             return
         output.message_line((*parts[:4], ""))
         for line in shown[0]:
             output.line(line)
-        _print_answer(bus, message, agent)
+        _print_answer(output, bus, message, agent)
 
 
-def _print_answer(bus: LocalBus, message: Message, agent: str) -> None:
-    line = about_answer(bus, message, agent)
+def _print_answer(output: Output, bus: LocalBus, message: Message, agent: str) -> None:
+    line = about_answer(output, bus, message, agent)
     if line is not None:
         output.line(line)
 
@@ -167,7 +167,7 @@ def _all_of(message: Message) -> str:
     return f"'bus show {message.seq}' prints all"
 
 
-def print_in_full(message: Message, bus: LocalBus) -> None:
+def print_in_full(output: Output, message: Message, bus: LocalBus) -> None:
     """Print the present fields of a message, and its payload."""
     error, answer = message.payload_error, answer_of(bus, message, message.to_agent)
     fields = {
@@ -183,7 +183,7 @@ def print_in_full(message: Message, bus: LocalBus) -> None:
         "headers": dumps(message.headers, ensure_ascii=False) if message.headers else None,
         "blob": message.payload_ref,
         "answered as": None if answer is None else answer.seq,
-        "answer by": how_to_answer(message) if answer is None else None,
+        "answer by": how_to_answer(output, message) if answer is None else None,
         "payload": None if error is None else _complaint(message, error, bus.blobs),
     }
     for name, value in fields.items():
@@ -215,4 +215,4 @@ def _complaint(message: Message, error: str, blobs: BlobStore) -> str:
     ref = message.payload_ref
     if ref is None or error in ("blob_missing", "blob_altered"):
         return f"[{error}]"
-    return f"[{error}] [{output.blob_note(ref, blobs)}]; get it with bus blob get {ref}"
+    return f"[{error}] [{blob_note(ref, blobs)}]; get it with bus blob get {ref}"

@@ -10,11 +10,8 @@ import warnings
 from contextlib import suppress
 
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput
-from .. import hints
-from .text import counted as counted
-from .text import visible as visible
-from .text import visible_json
-from .text import within_line as within_line
+from ..hints import completed
+from .text import counted, visible, visible_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,36 +37,6 @@ NOTHING = 4
 
 #: The exit code when the time was over first.
 TIMED_OUT = 5
-
-_verbose = False
-
-_as_json = False
-
-_at_end: list[str] = []
-
-_has_spoken = False
-
-
-def set_verbose(on: bool) -> None:
-    """Print more on stderr from now on."""
-    global _verbose
-    _verbose = _verbose or on
-
-
-def is_verbose() -> bool:
-    """Whether -v was given."""
-    return _verbose
-
-
-def set_json(on: bool) -> None:
-    """Print results as JSON from now on, or for people."""
-    global _as_json
-    _as_json = on
-
-
-def is_json() -> bool:
-    """Whether --json was given."""
-    return _as_json
 
 
 class ClosedOutput(io.TextIOBase):
@@ -118,119 +85,279 @@ def _waiting_file(descriptor: int) -> io.FileIO:
     return WaitingFile(descriptor)
 
 
-# stdout --------------------------------------------------------------------------------------
+class Output:
+    """The place and form of what a command prints, and what it says at its end.
 
-
-def line(text: str) -> None:
-    """Print one line for people."""
-    _write(visible(text).encode() + b"\n")
-
-
-def json_line(data: bytes | Mapping[str, object]) -> None:
-    """Print one JSON object as a line."""
-    data = data if isinstance(data, bytes) else _encoded(data)
-    if is_terminal():
-        data = visible_json(data.decode()).encode()
-    _write(data + b"\n")
-
-
-def result(record: Mapping[str, object], *lines: str) -> None:
-    """Print a result: its JSON object with --json, else its lines for people."""
-    if _as_json:
-        json_line(record)
-        return
-    for text in lines:
-        line(text)
-
-
-def results(
-    records: Sequence[Mapping[str, object]],
-    rows: Iterable[Iterable[object]] | None = None,
-    headings: Sequence[str] | None = None,
-) -> int:
-    """Print a list: JSON objects with --json, else a table for people.
+    One is made for each command line. The options of the line set its form while they are read, so
+    that an error in the rest of the line is printed in it.
 
     Args:
-        records: the objects; all have the same names.
-        rows: the rows of the table; None for the values of the records.
-        headings: the headings of the table; None for the names of the records.
-
-    Returns:
-        The exit code: 4 for an empty list.
+        arguments: the words of the command line.
     """
-    if _as_json:
-        for record in records:
-            json_line(record)
-    elif records:
-        shown = (record.values() for record in records) if rows is None else rows
-        table(headings or list(records[0]), [list(row) for row in shown])
-    return 0 if records else NOTHING
 
+    def __init__(self, arguments: Sequence[str] = ()) -> None:
+        #: Whether --json was given: results are JSON objects.
+        self.is_json = False
+        #: Whether -v was given: details and causes are printed, too.
+        self.is_verbose = False
+        self._arguments = arguments
+        self._bus_option: tuple[str, ...] = ()
+        self._at_end: list[str] = []
+        self._has_spoken = False
 
-def body(text: str) -> None:
-    """Print a text for programs, ended by a newline; a terminal gets it with escapes."""
-    if is_terminal():
-        text = "\n".join(map(visible, text.split("\n")))
-    data = text.encode(errors="surrogateescape")
-    _write(data if not text or text.endswith("\n") else data + b"\n")
+    def name_bus(self, directory: str | None, user: bool = False) -> None:
+        """Take the option that named the bus, for every hint from now on."""
+        if directory is not None:
+            self._bus_option = ("--dir", directory)
+        elif user:
+            self._bus_option = ("--user",)
 
+    def completed(self, text: str) -> str:
+        """Return a text whose hints name the bus of this command line, as it did."""
+        return completed(text, self._bus_option)
 
-def branch(prefix: str, text: str, style: str) -> None:
-    """Print one line of a tree: what draws the tree, the text, and its style on a terminal."""
-    if not is_terminal():
-        line(prefix + text)
-        return
-    from .terminal import print_branch
+    # stdout ------------------------------------------------------------------------------
 
-    print_branch(prefix, text, style)
+    def line(self, text: str) -> None:
+        """Print one line for people."""
+        self._write(visible(text).encode() + b"\n")
 
+    def json_line(self, data: bytes | Mapping[str, object]) -> None:
+        """Print one JSON object as a line."""
+        data = data if isinstance(data, bytes) else _encoded(data)
+        if self.is_terminal():
+            data = visible_json(data.decode()).encode()
+        self._write(data + b"\n")
 
-def messages(
-    batch: Iterable[Message],
-    blobs: BlobStore,
-    *,
-    form: Callable[[Message], bytes] | None = None,
-    live: bool = False,
-) -> int:
-    """Print messages, one a line, and return how many there were.
+    def result(self, record: Mapping[str, object], *lines: str) -> None:
+        """Print a result: its JSON object with --json, else its lines for people."""
+        if self.is_json:
+            self.json_line(record)
+            return
+        for text in lines:
+            self.line(text)
 
-    Args:
-        batch: the messages.
-        blobs: where their large payloads are.
-        form: returns the JSON of a message, for --json; None: as in the log.
-        live: flush each line, for a reader who waits for the next.
-    """
-    count = 0
-    show = _message_printer()
-    for count, message in enumerate(batch, 1):  # noqa: B007
-        if _as_json:
-            json_line(message.to_json() if form is None else form(message))
+    def results(
+        self,
+        records: Sequence[Mapping[str, object]],
+        rows: Iterable[Iterable[object]] | None = None,
+        headings: Sequence[str] | None = None,
+    ) -> int:
+        """Print a list: JSON objects with --json, else a table for people.
+
+        Args:
+            records: the objects; all have the same names.
+            rows: the rows of the table; None for the values of the records.
+            headings: the headings of the table; None for the names of the records.
+
+        Returns:
+            The exit code: 4 for an empty list.
+        """
+        if self.is_json:
+            for record in records:
+                self.json_line(record)
+        elif records:
+            shown = (record.values() for record in records) if rows is None else rows
+            self.table(headings or list(records[0]), [list(row) for row in shown])
+        return 0 if records else NOTHING
+
+    def body(self, text: str) -> None:
+        """Print a text for programs, ended by a newline; a terminal gets it with escapes."""
+        if self.is_terminal():
+            text = "\n".join(map(visible, text.split("\n")))
+        data = text.encode(errors="surrogateescape")
+        self._write(data if not text or text.endswith("\n") else data + b"\n")
+
+    def branch(self, prefix: str, text: str, style: str) -> None:
+        """Print one line of a tree: what draws the tree, the text, and its style on a terminal."""
+        if not self.is_terminal():
+            self.line(prefix + text)
+            return
+        from .terminal import print_branch
+
+        print_branch(prefix, text, style)
+
+    def messages(
+        self,
+        batch: Iterable[Message],
+        blobs: BlobStore,
+        *,
+        form: Callable[[Message], bytes] | None = None,
+        live: bool = False,
+    ) -> int:
+        """Print messages, one a line, and return how many there were.
+
+        Args:
+            batch: the messages.
+            blobs: where their large payloads are.
+            form: returns the JSON of a message, for --json; None: as in the log.
+            live: flush each line, for a reader who waits for the next.
+        """
+        count = 0
+        show = self._message_printer()
+        for count, message in enumerate(batch, 1):  # noqa: B007
+            if self.is_json:
+                self.json_line(message.to_json() if form is None else form(message))
+            else:
+                show(message_parts(message, blobs))
+            if live:
+                self.flush()
+        return count
+
+    def message_line(self, parts: Parts) -> None:
+        """Print the line of a message, wrapped where it is longer than a terminal is wide."""
+        if not self.is_terminal():
+            self.line("  ".join(parts).rstrip())
+            return
+        from .terminal import print_message
+
+        print_message(parts, is_cut=False)
+
+    def search_match(self, match: Found, blobs: BlobStore) -> None:
+        """Print a message that a search found, with the passage in place of its payload."""
+        parts = (*message_parts(match.message, blobs)[:4], match.snippet)
+        if not self.is_terminal():
+            self.line("  ".join(parts))
+            return
+        from .terminal import print_message
+
+        print_message(parts, match.marks)
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Print rows under headings: a table on a terminal, plain columns in a pipe."""
+        cells = cells_of(rows)
+        if self.is_terminal():
+            from .terminal import print_table
+
+            print_table(headings, cells)
+            return
+        lines = [list(headings), *cells]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for cells_of_line in lines:
+            padded = (cell.ljust(width) for cell, width in zip(cells_of_line, widths, strict=True))
+            self.line("  ".join(padded).rstrip())
+
+    def flush(self) -> None:
+        """Write all buffered output."""
+        sys.stdout.flush()
+
+    def is_terminal(self) -> bool:
+        """Whether data goes to a person's screen."""
+        return sys.stdout.isatty()
+
+    def is_closed(self) -> bool:
+        """Whether the parent has closed the standard output."""
+        return isinstance(sys.stdout, ClosedOutput)
+
+    def stream(self) -> BinaryIO:
+        """Return the stream of the standard output, each write to which is whole, or an error.
+
+        Raises:
+            AckbusError: it is closed.
+        """
+        return sys.stdout.buffer
+
+    def _message_printer(self) -> Callable[[Parts], None]:
+        if not self.is_terminal():
+            return lambda parts: self.line("  ".join(parts))
+        from .terminal import print_message
+
+        return print_message
+
+    def _write(self, data: bytes) -> None:
+        self._has_spoken = True
+        self.stream().write(data)
+
+    # stderr ------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Print a line on stderr for people; never data."""
+        self._complain(f"bus: {visible(self.completed(text))}")
+
+    def note_at_end(self, text: str) -> None:
+        """Print a line on stderr after the command's output; an error replaces it."""
+        self._at_end.append(text)
+
+    def print_note_at_end(self) -> None:
+        """Print the note that was kept for the end."""
+        while self._at_end:
+            self.note(self._at_end.pop(0))
+
+    def note_empty(self) -> None:
+        """Tell a person on a terminal which command found nothing, if it said nothing itself."""
+        if self._has_spoken or self.is_json or not self.is_terminal():
+            return
+        words = itertools.takewhile(lambda word: not word.startswith("-"), self._arguments)
+        self.remark(f"nothing found by '{' '.join(('bus', *words))}'")
+
+    def json_note(self, record: Mapping[str, object]) -> None:
+        """Print an object as a line on stderr, for programs that read it."""
+        self._complain(visible_json(_encoded(record).decode()))
+
+    def bell(self) -> None:
+        """Ring the terminal's bell."""
+        self._complain("\a", end="")
+
+    def detail(self, text: str) -> None:
+        """Print a line on stderr if -v was given."""
+        if self.is_verbose:
+            self.note(text)
+
+    def remark(self, text: str) -> None:
+        """Print a line on stderr where that is a terminal, or with -v.
+
+        It is one write that bypasses Python's buffer: a signal handler, which may have interrupted
+        another line, can call it.
+        """
+        if not self.is_verbose and (sys.stderr is None or not sys.stderr.isatty()):
+            return
+        with suppress(OSError):  # the reader of stderr has left
+            os.write(2, f"bus: {visible(text)}\n".encode())
+
+    def error(self, text: str, cause: BaseException | None = None) -> None:
+        """Print an error as one line, cut where it is long; with -v, its causes too.
+
+        With --json the line is an object: `error` is the text, `code` the exit code, and `context`
+        has the kind of error, with its facts.
+        """
+        half = ERROR_CHARS // 2
+        text = text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}"
+        if self._wants_json():
+            self.json_note(_error_record(self.completed(text), cause))
         else:
-            show(message_parts(message, blobs))
-        if live:
-            flush()
-    return count
+            self.note(text)
+        if not self.is_verbose or cause is None:
+            return
+        import traceback
 
+        for trace in traceback.format_exception(cause):
+            for part in trace.splitlines():
+                self._complain(f"  {visible(part)}")
 
-def message_line(parts: Parts) -> None:
-    """Print the line of a message, wrapped where it is longer than a terminal is wide."""
-    if not is_terminal():
-        line("  ".join(parts).rstrip())
-        return
-    from .terminal import print_message
+    def _wants_json(self) -> bool:
+        """Whether --json was given, even in a line that could not be parsed."""
+        words = itertools.takewhile(lambda word: word != "--", self._arguments)
+        return self.is_json or "--json" in words
 
-    print_message(parts, is_cut=False)
+    def show_warnings(self) -> None:
+        """Print the library's warnings as lines of ours."""
 
+        def show(message: Warning | str, *_: object, **__: object) -> None:
+            self.note(f"warning: {message}")
 
-def search_match(match: Found, blobs: BlobStore) -> None:
-    """Print a message that a search found, with the passage in place of its payload."""
-    parts = (*message_parts(match.message, blobs)[:4], match.snippet)
-    if not is_terminal():
-        line("  ".join(parts))
-        return
-    from .terminal import print_message
+        warnings.showwarning = show
+        warnings.simplefilter("always", UserWarning)
 
-    print_message(parts, match.marks)
+    def _complain(self, text: str, end: str = "\n") -> None:
+        self._has_spoken = True
+        if sys.stderr is None:
+            return
+        with suppress(OSError):  # the reader of stdout has left; the end of the command reports it
+            self.flush()  # where both go into one pipe, what was printed before comes first
+        try:
+            print(text, end=end, file=sys.stderr, flush=True)
+        except OSError:
+            return  # the reader of stderr has left
 
 
 def message_parts(message: Message, blobs: BlobStore) -> Parts:
@@ -279,21 +406,6 @@ def blob_note(ref: str, blobs: BlobStore) -> str:
     return f"blob, {counted(size, 'byte')}, {ref[:REF_CHARS]}…"
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under headings: a table on a terminal, plain columns in a pipe."""
-    cells = cells_of(rows)
-    if is_terminal():
-        from .terminal import print_table
-
-        print_table(headings, cells)
-        return
-    lines = [list(headings), *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for cells_of_line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(cells_of_line, widths, strict=True))
-        line("  ".join(padded).rstrip())
-
-
 def cells_of(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     """Return the cells of a table as text that is safe to show."""
     return [[_cell(cell) for cell in row] for row in rows]
@@ -305,125 +417,6 @@ def _cell(cell: object) -> str:
     return "" if cell is None else visible(str(cell))
 
 
-def flush() -> None:
-    """Write all buffered output."""
-    sys.stdout.flush()
-
-
-def is_terminal() -> bool:
-    """Whether data goes to a person's screen."""
-    return sys.stdout.isatty()
-
-
-def is_closed() -> bool:
-    """Whether the parent has closed the standard output."""
-    return isinstance(sys.stdout, ClosedOutput)
-
-
-def stream() -> BinaryIO:
-    """Return the stream of the standard output, each write to which is whole, or an error.
-
-    Raises:
-        AckbusError: it is closed.
-    """
-    return sys.stdout.buffer
-
-
-def _write(data: bytes) -> None:
-    global _has_spoken
-    _has_spoken = True
-    stream().write(data)
-
-
-def _message_printer() -> Callable[[Parts], None]:
-    if not is_terminal():
-        return lambda parts: line("  ".join(parts))
-    from .terminal import print_message
-
-    return print_message
-
-
-# stderr --------------------------------------------------------------------------------------
-
-
-def note(text: str) -> None:
-    """Print a line on stderr for people; never data."""
-    _complain(f"bus: {visible(hints.completed(text))}")
-
-
-def note_at_end(text: str) -> None:
-    """Print a line on stderr after the command's output; an error replaces it."""
-    _at_end.append(text)
-
-
-def print_note_at_end() -> None:
-    """Print the note that was kept for the end."""
-    while _at_end:
-        note(_at_end.pop(0))
-
-
-def note_empty(arguments: Sequence[str]) -> None:
-    """Tell a person on a terminal which command found nothing, if it has said nothing itself."""
-    if _has_spoken or _as_json or not is_terminal():
-        return
-    words = itertools.takewhile(lambda word: not word.startswith("-"), arguments)
-    remark(f"nothing found by '{' '.join(('bus', *words))}'")
-
-
-def json_note(record: Mapping[str, object]) -> None:
-    """Print an object as a line on stderr, for programs that read it."""
-    _complain(visible_json(_encoded(record).decode()))
-
-
-def bell() -> None:
-    """Ring the terminal's bell."""
-    _complain("\a", end="")
-
-
-def detail(text: str) -> None:
-    """Print a line on stderr if -v was given."""
-    if _verbose:
-        note(text)
-
-
-def remark(text: str) -> None:
-    """Print a line on stderr where that is a terminal, or with -v.
-
-    It is one write that bypasses Python's buffer: a signal handler, which may have interrupted
-    another line, can call it.
-    """
-    if not _verbose and (sys.stderr is None or not sys.stderr.isatty()):
-        return
-    with suppress(OSError):  # the reader of stderr has left
-        os.write(2, f"bus: {visible(text)}\n".encode())
-
-
-def error(text: str, cause: BaseException | None = None) -> None:
-    """Print an error as one line, cut where it is long; with -v, its causes too.
-
-    With --json the line is an object: `error` is the text, `code` the exit code, and `context` has
-    the kind of error, with its facts.
-    """
-    half = ERROR_CHARS // 2
-    text = text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}"
-    if _wants_json():
-        json_note(_error_record(hints.completed(text), cause))
-    else:
-        note(text)
-    if not _verbose or cause is None:
-        return
-    import traceback
-
-    for trace in traceback.format_exception(cause):
-        for part in trace.splitlines():
-            _complain(f"  {visible(part)}")
-
-
-def _wants_json() -> bool:
-    """Whether --json was given, even in a line that could not be parsed."""
-    return _as_json or "--json" in itertools.takewhile(lambda word: word != "--", sys.argv[1:])
-
-
 def _error_record(text: str, cause: BaseException | None) -> dict[str, object]:
     facts = vars(cause) if isinstance(cause, AckbusError) else {}
     plain = {
@@ -433,29 +426,6 @@ def _error_record(text: str, cause: BaseException | None) -> dict[str, object]:
     }
     context = {} if cause is None else {"kind": type(cause).__name__, **plain}
     return {"error": text, "code": getattr(cause, "exit_code", 1), "context": context}
-
-
-def _complain(text: str, end: str = "\n") -> None:
-    global _has_spoken
-    _has_spoken = True
-    if sys.stderr is None:
-        return
-    with suppress(OSError):  # the reader of stdout has left; the end of the command reports it
-        flush()  # where both go into one pipe, what was printed before comes first
-    try:
-        print(text, end=end, file=sys.stderr, flush=True)
-    except OSError:
-        return  # the reader of stderr has left
-
-
-def show_warnings() -> None:
-    """Print the library's warnings as lines of ours."""
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        note(f"warning: {message}")
-
-    warnings.showwarning = show
-    warnings.simplefilter("always", UserWarning)
 
 
 def _encoded(value: object) -> bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from . import output
+from .output import Output
 from .terminal import progress
+from .text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,9 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ...torture.history import TorturePlan
-    from ...torture.processes import AgentProcesses
     from ...torture.proofs import TortureProof
-    from ...torture.run import Growth, Measurements
+    from ...torture.run import AgentProcesses, Growth, Measurements
 
 _MIB = 1024 * 1024
 
@@ -24,15 +24,15 @@ class TortureReporter:
     """Shows a run of the torture.
 
     Args:
-        json: print the result as one JSON object.
+        output: where it is shown; with --json the result is one object.
     """
 
-    def __init__(self, *, json: bool) -> None:
-        self._json = json
+    def __init__(self, output: Output) -> None:
+        self._output = output
 
     def note(self, text: str) -> None:
         """Print one line on standard error."""
-        output.note(text)
+        self._output.note(text)
 
     def progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], object]]:
         """Return a progress bar on a terminal, else a context that shows nothing."""
@@ -47,11 +47,12 @@ class TortureReporter:
         stays_in: str | None,
     ) -> None:
         """Print the measurements and the proofs."""
-        show = _print_json if self._json else _print_report
-        show(plan, processes, measurements, proof, stays_in)
+        show = _print_json if self._output.is_json else _print_report
+        show(self._output, plan, processes, measurements, proof, stays_in)
 
 
 def _print_json(
+    output: Output,
     plan: TorturePlan,
     processes: AgentProcesses,
     measurements: Measurements,
@@ -86,6 +87,7 @@ def _print_json(
 
 
 def _print_report(
+    output: Output,
     plan: TorturePlan,
     processes: AgentProcesses,
     measurements: Measurements,
@@ -113,11 +115,11 @@ def _measured(
 ) -> list[str]:
     times = proof.publish_ms
     lines = [
-        f"{output.counted(proof.messages, 'message')}, {output.counted(processes.kills, 'kill')},"
-        f" {output.counted(proof.cut_off, 'act')} cut off,"
-        f" {output.counted(processes.suspensions, 'suspension')},"
-        f" {output.counted(proof.locked, 'locked error')}",
-        f"{output.counted(len(times), 'publish', plural='es')}: half within {_part(times, 0.5)} ms,"
+        f"{counted(proof.messages, 'message')}, {counted(processes.kills, 'kill')},"
+        f" {counted(proof.cut_off, 'act')} cut off,"
+        f" {counted(processes.suspensions, 'suspension')},"
+        f" {counted(proof.locked, 'locked error')}",
+        f"{counted(len(times), 'publish', plural='es')}: half within {_part(times, 0.5)} ms,"
         f" 99 of 100 within {_part(times, 0.99)} ms, the slowest {_part(times, 1)} ms",
         f"the write-ahead log had at most {measurements.max_wal_bytes / _MIB:.1f} MiB",
     ]
@@ -128,7 +130,7 @@ def _measured(
     memory, descriptors = measurements.memory, measurements.descriptors
     if memory is not None and descriptors is not None:
         lines.append(
-            f"memory of {output.counted(memory.processes, 'process', plural='es')} that lived for"
+            f"memory of {counted(memory.processes, 'process', plural='es')} that lived for"
             f" a minute: {_grown(memory, _MIB)} MiB; descriptors: {_grown(descriptors, 1)}"
         )
     return lines

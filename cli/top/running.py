@@ -11,6 +11,7 @@ import threading
 import tty
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 from rich.console import Group, RenderableType
@@ -19,8 +20,8 @@ from rich.text import Text
 from ...bus.doorbell import StopEvent, wait_for
 from ...bus.local_bus import LocalBus
 from ...schema.message.times import format_ts
-from ..show import output
 from ..show.board import cut, line, row_counts, table_part
+from ..show.output import Output
 from ..show.terminal import message_line
 from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, BusSnapshot, Watcher
 
@@ -116,10 +117,10 @@ Shown = TypeVar("Shown", bound=Recorded)
 _LEAST_S, _MOST_S = 0.2, 1.0
 
 
-def show_once(bus: LocalBus) -> None:
+def show_once(output: Output, bus: LocalBus) -> None:
     """Print the present state of the bus, in plain lines or as one JSON object."""
     snapshot = Watcher(bus).look()
-    if output.is_json():
+    if output.is_json:
         output.json_line(snapshot.record())
         return
     output.line(snapshot.headline())
@@ -134,18 +135,21 @@ def show_once(bus: LocalBus) -> None:
         output.messages((message for message, _ in snapshot.messages[-10:]), bus.blobs)
 
 
-def watch(bus: LocalBus) -> None:
+def watch(output: Output, bus: LocalBus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
 
     def draw(snapshot: BusSnapshot, height: int) -> RenderableType:
 
         return picture(snapshot, height)
 
-    keep_showing(bus, Watcher(bus).look, draw)
+    keep_showing(output, bus, Watcher(bus).look, draw)
 
 
 def keep_showing(
-    bus: LocalBus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+    output: Output,
+    bus: LocalBus,
+    look: Callable[[], Shown],
+    picture: Callable[[Shown, int], RenderableType],
 ) -> None:
     """Show something of a bus, as `watch` shows the bus.
 
@@ -154,12 +158,15 @@ def keep_showing(
         look: returns its present state.
         picture: makes the picture for a terminal of so many lines.
     """
-    while _show_until_left(bus, look, picture):
+    while _show_until_left(output, bus, look, picture):
         os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is restored by now
 
 
 def _show_until_left(
-    bus: LocalBus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+    output: Output,
+    bus: LocalBus,
+    look: Callable[[], Shown],
+    picture: Callable[[Shown, int], RenderableType],
 ) -> bool:
     """Show the bus until it is ended or suspended; return whether it is suspended."""
     ended, suspended, stop = threading.Event(), threading.Event(), StopEvent()
@@ -177,9 +184,9 @@ def _show_until_left(
             end()
 
     handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: stop.wake()}
-    if not output.is_json():
+    if not output.is_json:
         handlers[signal.SIGTSTP] = suspend
-    with _drawing(picture) as draw, _signals(handlers), _keys(pressed):
+    with _drawing(output, picture) as draw, _signals(handlers), _keys(output, pressed):
 
         def show() -> None:
             draw(look())
@@ -191,10 +198,11 @@ def _show_until_left(
 
 @contextmanager
 def _drawing(
+    output: Output,
     picture: Callable[[Shown, int], RenderableType],
 ) -> Iterator[Callable[[Shown], None]]:
-    if output.is_json():
-        yield _print_json
+    if output.is_json:
+        yield partial(_print_json, output)
         return
     from ..show.board import full_screen  # rich is slow to load
 
@@ -202,14 +210,14 @@ def _drawing(
         yield draw
 
 
-def _print_json(shown: Recorded) -> None:
+def _print_json(output: Output, shown: Recorded) -> None:
     output.json_line(shown.record())
     output.flush()  # the reader waits for the next line
 
 
 @contextmanager
-def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
-    if output.is_json():
+def _keys(output: Output, pressed: Callable[[str], None]) -> Iterator[None]:
+    if output.is_json:
         yield
         return
 

@@ -17,8 +17,9 @@ from ...subscribers.overview.agents import unread_of
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
-from ..show import output
 from ..show.jobs import duration, rate
+from ..show.output import message_parts
+from ..show.text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class BusSnapshot:
     def headline(self) -> str:
         """Return the first line of the view."""
         per_s = "" if self.per_s is None else f", {self.per_s:,.1f} messages/s"
-        count = output.counted(self.newest_seq, "message")
+        count = counted(self.newest_seq, "message")
         return f"{format_ts(self.at_ms)}  {count}{per_s}  {self.directory}"
 
     def queue_rows(self) -> list[tuple[object, ...]]:
@@ -153,7 +154,7 @@ class Watcher:
                 QueueStats.of(Queue(bus, info), window_s=_QUEUES_S) for info in Queues(bus).list()
             ],
             messages=[
-                (message, output.message_parts(message, bus.blobs))
+                (message, message_parts(message, bus.blobs))
                 for message in bus.log.newest(_MESSAGES)
             ],
         )

@@ -8,9 +8,9 @@ import sys
 import time
 from contextlib import closing
 
-from ...git.hooks_path import moved_hooks
+from ...git.bus_files import LET_IN, unignored
+from ...git.guard import moved_hooks
 from ...git.repository import GitFailed
-from ...git.staging import LET_IN, unignored
 from ...schema.directory.ignoring import ALL, IGNORING
 from ...schema.directory.layout import (
     BUS_DIRECTORY,

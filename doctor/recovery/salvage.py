@@ -326,10 +326,14 @@ def ranges(seqs: Iterable[int]) -> str:
     return in_words(pieces)
 
 
-def in_words(pieces: Sequence[Range], most: int = 8) -> str:
+#: How many ranges are said in words.
+_MOST = 8
+
+
+def in_words(pieces: Sequence[Range]) -> str:
     """Return ranges in words, the first of them where they are many."""
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in pieces[:most]]
-    return ", ".join(shown) + (" …" if len(pieces) > most else "")
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in pieces[:_MOST]]
+    return ", ".join(shown) + (" …" if len(pieces) > _MOST else "")
 
 
 def ranges_without(pieces: Iterable[Range], seqs: Iterable[int]) -> Iterator[Range]:

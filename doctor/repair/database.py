@@ -18,11 +18,11 @@ from ...subscribers.jobs.jobs import Jobs
 from ...subscribers.jobs.policy import WorkHeaders
 from ...subscribers.queues.queues import Queues
 from ...tasks.board.proof import difference, store_unproven
+from ..checks.bus import MENDING, seqs_of
 from ..checks.export import Exported, row_of, whole_export
 from ..recovery.records import parts_of_a_bus
 from ..recovery.recover import NewFile, read_into
 from ..recovery.salvage import in_words, ranges, ranges_without
-from ..work_statements import MENDING, seqs_of
 from .files_beside import read_segment, segment_files
 
 TYPE_CHECKING = False

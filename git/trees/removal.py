@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
-from ..repository import CommandFailed, GitFailed
+from ..repository import CommandFailed, GitFailed, is_plain_file, read_small
 from ..sealed import sealed_around, sealed_tree
-from ..text_file import is_plain_file, read_small
 from .rescue import OPERATION_FILES, DoneHeads, KeptCommit, Rescue, commits_in, history
 from .tree_list import checked_out_at
 from .tree_state import (

@@ -15,8 +15,7 @@ from ...schema.directory.file_lock import is_locked
 from ...schema.directory.lock_holders import holders, is_inherited
 from ...schema.errors import InvalidInput, Refused, TimedOut, shown
 from ...schema.process_table import process_ids
-from ..repository import GitFailed
-from ..text_file import read_small, replace_text
+from ..repository import GitFailed, read_small, replace_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

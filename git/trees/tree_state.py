@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from ...schema.errors import Refused
 from ...schema.process_table import is_running
 from ..branches.repositories import repository_at
-from ..repository import GitFailed
+from ..repository import GitFailed, is_missing, read_small, replace_text
 from ..sealed import sealed_tree
-from ..text_file import is_missing, read_small, replace_text
 from .tree_list import CHECK_MARK, admin_folders, admin_of, is_check, is_marked, mark_of, read_lock
 
 TYPE_CHECKING = False
@@ -127,7 +126,7 @@ def _is_dirty(tree: LinkedTree, name: str) -> bool:
     return bool(sealed_tree(git_dir, git_dir, path).run("status", *options))
 
 
-def look_at_state(common_dir: str, tree: LinkedTree, base: str | None = None) -> TreeState:
+def look_at_state(common_dir: str, tree: LinkedTree) -> TreeState:
     """Return the state of a work tree, as `read_state` does, and run nothing of the repository.
 
     A file with a filter of the repository counts as changed where git would store it otherwise. In
@@ -136,7 +135,7 @@ def look_at_state(common_dir: str, tree: LinkedTree, base: str | None = None) ->
     Raises:
         GitFailed: there is no work tree, or git can't look into it.
     """
-    return _read(sealed_tree(common_dir, tree.admin, tree.path), tree.admin, base, "dirty")
+    return _read(sealed_tree(common_dir, tree.admin, tree.path), tree.admin, None, "dirty")
 
 
 def look_into(path: str, git_dir: str) -> TreeState:

@@ -19,8 +19,15 @@ from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
-from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime, is_whole_id
-from ..text_file import is_missing, replace_text
+from ..repository import (
+    ALONE,
+    CommandFailed,
+    GitFailed,
+    OutOfTime,
+    is_missing,
+    is_whole_id,
+    replace_text,
+)
 from .tree_list import (
     WAIT_S,
     LinkedTree,

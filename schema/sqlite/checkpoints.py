@@ -70,7 +70,7 @@ class Checkpointer:
         What the caller committed is safe either way, and the next look tries again.
         """
         with suppress(apsw.Error):
-            _, length, moved = _checkpoint(connection, "NOOP")
+            length, moved = _lengths(connection)
             if length - moved >= CHECKPOINT_PAGES and self not in _running:
                 self._start()
 
@@ -85,7 +85,7 @@ class Checkpointer:
         self.look(connection)
         self.wait()
         with suppress(apsw.Error):
-            _, length, _ = _checkpoint(connection, "NOOP")
+            length, _ = _lengths(connection)
             if length < LEFT_PAGES:
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
@@ -106,9 +106,13 @@ class Checkpointer:
             # Descriptors or threads may have run out: the next checkpoint tries again.
             with (
                 suppress(AckbusError, apsw.Error, OSError, RuntimeError),
-                closing(self._database.connect()) as connection,
+                closing(self._database.open()) as connection,
             ):
-                _, length, _ = _checkpoint(connection, "PASSIVE")
+                # This opens the log. A pragma for the checkpoint would read the schema, which
+                # takes twenty times as long as opening the file.
+                connection.execute("PRAGMA data_version").fetchall()
+                self._database.require_place()
+                length, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if length >= self._too_long:
                     self._begin_log_anew(connection, length)
         finally:
@@ -119,14 +123,13 @@ class Checkpointer:
         connection.set_busy_timeout(_READERS_TIMEOUT_MS)
         with closing(FileLock(self._database.layout.write_lock)) as writers:
             writers.acquire(_WRITERS_TIMEOUT_S)
-            readers_stay, _, _ = _checkpoint(connection, "RESTART")
-            writers.release()
-        if not readers_stay:
-            self._too_long = LONG_PAGES
+            with suppress(apsw.BusyError):  # readers stay
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+                self._too_long = LONG_PAGES
 
 
-def _checkpoint(connection: apsw.Connection, mode: str) -> tuple[int, int, int]:
-    """Return whether something stood in the way, the pages of the log, and those brought over."""
-    rows: list[Any] = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
-    busy, length, moved = rows[0]
-    return busy, length, moved
+def _lengths(connection: apsw.Connection) -> tuple[int, int]:
+    """Return how many pages the log has, and how many of them are in the file."""
+    rows: list[Any] = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()
+    _, length, moved = rows[0]
+    return length, moved

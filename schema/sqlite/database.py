@@ -332,17 +332,35 @@ class Database:
         thread.look()
         return thread
 
-    def connect(self, work: WorkLimit | None = None) -> apsw.Connection:
-        """Open another connection, with the pragmas that the protocol asks for.
+    def open(self) -> apsw.Connection:
+        """Open another connection without any pragma: it has not read the schema.
 
-        Args:
-            work: how long it may work at a time; by default long enough for the whole file.
+        It is opened by its name: `require_place`, after its first use, finds what came there since.
         """
         self.check_process()
         close_inherited(self.layout.database)
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
             connection = open_file(self.layout.files, "bus.db", flags)
+        except apsw.Error as error:
+            self.place.look()
+            raise translate(error, self.layout) from error
+        except Obstructed:
+            self.place.look()
+            raise
+        except OSError as error:
+            self.place.look()
+            raise unreachable(self.layout.directory, error) from error
+        return connection
+
+    def connect(self, work: WorkLimit | None = None) -> apsw.Connection:
+        """Open another connection, with the pragmas that the protocol asks for.
+
+        Args:
+            work: how long it may work at a time; by default long enough for the whole file.
+        """
+        connection = self.open()
+        try:
             if self.read_only:  # the last connection to close would move the log into the file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             if work is not None:
@@ -364,12 +382,6 @@ class Database:
         except apsw.Error as error:
             self.place.look()
             raise translate(error, self.layout) from error
-        except Obstructed:
-            self.place.look()
-            raise
-        except OSError as error:
-            self.place.look()
-            raise unreachable(self.layout.directory, error) from error
         self.place.look()  # it was opened by its name, and may be another by now
         if ("wal",) not in answers and not self.read_only:  # which leaves the mode as it is
             connection.close()

@@ -1145,6 +1145,7 @@ CREATE TABLE planned_jobs (
   planned_by     TEXT NOT NULL,
   correlation_id TEXT,
   message_id     TEXT NOT NULL,  -- of the message that told of it
+  for_worker     TEXT,  -- the worker that alone may claim it; NULL: any
   planned_at_ms  INTEGER NOT NULL CHECK (planned_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
 

@@ -221,6 +221,16 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
     return documented(400, 401, 403, 404, 408, 415, 422, 429, 500, 503, *more)
 
 
+def published(record: Any, again: str) -> dict[int | str, dict[str, Any]]:
+    """Return the responses, besides 201, of an operation that publishes and is safe to repeat.
+
+    Args:
+        record: the model of the response with status 200, which a repeated request gets.
+        again: a sentence that describes it.
+    """
+    return {200: {"model": record, "description": again}, **problems(409, 413)}
+
+
 def has_tag(if_none_match: str | None, tag: str) -> bool:
     """Whether an `If-None-Match` header names an entity tag."""
     tags = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))

@@ -37,6 +37,7 @@ from .common import (
     json_of,
     new_router,
     problems,
+    published,
 )
 from .messages import Strict, page_of, publish_all
 
@@ -199,10 +200,7 @@ def _work(work: Work, now_ms: int) -> dict[str, Any]:
 @router.post(
     "/requests",
     status_code=201,
-    responses={
-        200: {"model": RequestRecord, "description": "It was asked already."},
-        **problems(409, 413),
-    },
+    responses=published(RequestRecord, "It was asked already."),
 )
 async def publish_request(
     asked: NewRequestBody,

@@ -55,6 +55,7 @@ from .common import (
     json_response,
     new_router,
     problems,
+    published,
 )
 
 # Publishing, as the operations that publish share it.
@@ -163,10 +164,7 @@ Strict = Annotated[bool, Query(description="Refuse a recipient that was never se
 @router.post(
     "/messages",
     status_code=201,
-    responses={
-        200: {"model": ReceiptRecord | ReceiptList, "description": "It was there already."},
-        **problems(409, 413),
-    },
+    responses=published(ReceiptRecord | ReceiptList, "It was there already."),
 )
 async def publish(
     message: MessageBody,
@@ -194,10 +192,7 @@ async def publish(
 @router.post(
     "/messages/batch",
     status_code=201,
-    responses={
-        200: {"model": ReceiptList, "description": "All were there already."},
-        **problems(409, 413),
-    },
+    responses=published(ReceiptList, "All were there already."),
 )
 async def publish_batch(
     batch: MessagesBody,

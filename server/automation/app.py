@@ -14,20 +14,19 @@ from ...bus.local_bus import LocalBus
 from ..access.access import OwnOrigins
 from ..connections import MAX_BODY_BYTES, BodyLimit, ClientTimeouts
 from ..feed import LiveFeed
-from ..health import Readiness
-from ..metrics import Metrics
+from ..monitoring import Metrics, Readiness
 from ..problems import ProblemStyle, handle_problems
 from ..waiting import bound_threads
 from .access import ConfigFollower, RunningService, ServiceAccess
-from .discovery import describe, open_routes
-from .discovery import documents_router as openapi
-from .discovery import health_router as health
-from .discovery import router as discovery
-from .jobs import router as jobs
+from .operations import describe, open_routes
+from .operations import discovery_router as discovery
+from .operations import documents_router as openapi
 from .operations import events_router as events
+from .operations import health_router as health
 from .operations import router as operations
 from .operations import schedules_router as schedules
 from .triggers import WaitingCallers
+from .triggers import jobs_router as jobs
 from .triggers import router as triggers
 
 #: Where the operations are described.

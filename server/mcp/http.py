@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from types import NoneType
 from typing import Any
 
 import anyio
@@ -17,17 +15,7 @@ from fastapi import Request
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    jsonrpc_message_adapter,
-)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.types import Scope as Connection
@@ -40,10 +28,10 @@ from ..access.access import authorize, principal_of
 from ..access.table import AccessRule
 from ..access.tokens import Principal
 from ..waiting import WRITE_TIMEOUT_S, until_gone
-from .protocol import Protocol
+from .sdk_server import Protocol, Unreadable, read_message
 from .session import IDLE_S, BusHandle, McpSession
+from .tools.catalog import JSON
 from .tools.profiles import DEFAULT, PROFILES
-from .tools.resources import JSON
 
 # Cancellation of calls over HTTP: the client disconnects before its response.
 
@@ -82,97 +70,6 @@ def while_there(app: ASGIApp) -> ASGIApp:
                 watch.cancel()
 
     return watched
-
-
-# Texts of a client as messages of JSON-RPC. For malformed ones the SDK's errors say too little.
-
-#: The method of a call of a tool.
-_CALL = "tools/call"
-
-
-class Unreadable(Exception):
-    """A text is no message or no call of a tool, and its client may be waiting for an answer.
-
-    Args:
-        code: of the error.
-        why: what is wrong, and what to do.
-        parsed: the text as JSON, or None where it is not JSON.
-
-    Attributes:
-        answer: the answer to it, a line.
-    """
-
-    def __init__(self, code: int, why: str, parsed: Any) -> None:
-        super().__init__(why)
-        id = parsed.get("id") if type(parsed) is dict else None
-        about = {"code": code, "message": f"{why}. Nothing was done."}
-        answer = {"jsonrpc": "2.0", "id": id if type(id) in (int, str) else None, "error": about}
-        self.answer = json.dumps(answer) + "\n"
-
-
-def read_message(text: bytes) -> JSONRPCMessage | None:
-    """Return the message of a text; None: it is blank, or a malformed answer.
-
-    Raises:
-        Unreadable: it is no message, and needs an answer.
-    """
-    try:
-        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
-    except ValidationError as error:
-        parsed = _given(text)
-        if not text.strip() or _is_answer(parsed):
-            return None
-        raise _unreadable(error, parsed) from error
-    # The SDK would take a request whose id has another type for a notification.
-    if isinstance(message, JSONRPCNotification) and b'"id"' in text:
-        parsed = _given(text)
-        if "id" in parsed:
-            raise Unreadable(INVALID_REQUEST, "id must be text or an integer", parsed)
-    if isinstance(message, JSONRPCRequest) and message.method == _CALL:
-        _check_call(message)
-    return message
-
-
-def _check_call(request: JSONRPCRequest) -> None:
-    """Refuse a call of a tool with parts of wrong types: the SDK would not say which part."""
-    params = request.params or {}
-    wrong = []
-    if type(params.get("name")) is not str:
-        wrong.append("name must be text, the name of a tool")
-    if type(params.get("arguments")) not in (dict, NoneType):
-        wrong.append("arguments must be an object, each argument by its name")
-    if wrong:
-        raise Unreadable(INVALID_PARAMS, "; ".join(wrong), {"id": request.id})
-
-
-def _given(text: bytes) -> Any:
-    try:
-        return json.loads(text.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_answer(parsed: Any) -> bool:
-    """Whether a text is an answer; errors for answers could go back and forth for ever."""
-    return (
-        type(parsed) is dict
-        and "method" not in parsed
-        and bool(parsed.keys() & {"result", "error"})
-    )
-
-
-def _unreadable(error: ValidationError, parsed: Any) -> Unreadable:
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return Unreadable(PARSE_ERROR, f"no JSON: {first['ctx']['error']}", parsed)
-    if type(parsed) is list:
-        why = "no batches are taken: send each message by itself"
-    else:
-        why = (
-            "no message of JSON-RPC 2.0: a request has jsonrpc, id (text or an integer), method,"
-            " and params (an object)"
-        )
-    return Unreadable(INVALID_REQUEST, why, parsed)
 
 
 #: How often idle agents are looked for, in seconds.

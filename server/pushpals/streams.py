@@ -6,7 +6,7 @@ All that is sent was read from what is stored; the live feed only says when to l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from functools import cached_property, partial
 from typing import Annotated, Any, cast
@@ -27,7 +27,6 @@ from ...tasks.control.entries import whole_number
 from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
 from ...tasks.control.sessions import (
     PROTOCOL_VERSION,
-    EventPage,
     SessionEvent,
     SessionNotFound,
     Sessions,
@@ -36,7 +35,7 @@ from ..access.access import GuardedRouter, TheClient, authorize
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
 from ..connections import ClientTimeouts
-from ..feed import BATCH_BYTES, Batch, FeedEvent, LiveFeed, StreamClient
+from ..feed import Batch, FeedEvent, LiveFeed, StreamClient, cut
 from ..streams import EventStream, WebSocketTransport
 from ..waiting import in_thread
 from .common import (
@@ -75,9 +74,6 @@ class _Framed:
 
 class _Batch(Batch):
     """Events of a session, each with its cursor."""
-
-    def __init__(self, framed: Sequence[_Framed], upto: int) -> None:
-        super().__init__(cast("Sequence[FeedEvent]", framed), upto)
 
     @cached_property
     def sse(self) -> bytes:
@@ -138,7 +134,8 @@ async def _batches(
         newest_seq = feed.newest_seq  # before the read: the feed announces what is stored after it
         read = partial(sessions.page, session, after, _AT_ONCE)
         page = await anyio.to_thread.run_sync(read, limiter=_readers)
-        for batch in _cut(page):
+        framed = cast("Iterator[FeedEvent]", map(_Framed, page.events))
+        for batch in cut(framed, _Batch):
             yield batch
             spoke = loop.time()
         if not page.is_last:
@@ -159,21 +156,6 @@ async def _hear(feed: LiveFeed, after_seq: int, timeout_s: float) -> bool:
         async for batch in batches:
             return bool(batch.events)
     return True  # the feed is over
-
-
-def _cut(page: EventPage) -> Iterator[_Batch]:
-    """Yield the events of a page in batches of the length that is sent at once."""
-    part: list[_Framed] = []
-    size = 0
-    for event in page.events:
-        framed = _Framed(event)
-        if part and size + len(framed.line) > BATCH_BYTES:
-            yield _Batch(part, part[-1].seq)
-            part, size = [], 0
-        part.append(framed)
-        size += len(framed.line)
-    if part:
-        yield _Batch(part, part[-1].seq)
 
 
 def _cursor(text: str | None) -> int:

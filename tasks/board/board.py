@@ -400,14 +400,14 @@ class Boards:
             return [], [], str(error)
 
 
-def newest_changes(bus: LocalBus, upto_seq: int, count: int = MAX_CHANGES) -> list[Message]:
+def newest_changes(bus: LocalBus, upto_seq: int) -> list[Message]:
     """Return the newest messages of the types `heartbeat` and `state_change`, the newest first."""
     messages = [
         message
         for type in ("heartbeat", "state_change")
-        for message in bus.log.newest(count, before_seq=upto_seq + 1, type=type)
+        for message in bus.log.newest(MAX_CHANGES, before_seq=upto_seq + 1, type=type)
     ]
-    return sorted(messages, key=lambda message: -message.seq)[:count]
+    return sorted(messages, key=lambda message: -message.seq)[:MAX_CHANGES]
 
 
 def _change_record(message: Message) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def problems_of(bus: LocalBus, evidence: LandingEvidence) -> list[str]:
         *_with_review(evidence),
         *_with_integration(evidence),
         *_with_git(bus, evidence),
-        *_with_signatures(bus, evidence),
+        *_with_signatures(evidence),
     ]
 
 
@@ -318,7 +318,7 @@ def _contains(repository: Repository, tip: str, commit: str) -> bool:
     return True
 
 
-def _with_signatures(bus: LocalBus, evidence: LandingEvidence) -> Iterator[str]:
+def _with_signatures(evidence: LandingEvidence) -> Iterator[str]:
     check = SignatureCheck(Keyring(), VerificationCounts(), strict=False, earlier=lambda agent: ())
     for message in evidence.messages:
         problem = check.of(message)

@@ -13,10 +13,20 @@ from ...subscribers.jobs.policy import work_headers
 from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.views import Views
-from ..records.entry import Budgets, QueueEntry, eta_ms, priority_of
 from ..records.worker_details import KEPT_MS, JobOutput, Workers
 from ..steps.messages import JOBS
-from .entries import Entries, failed, is_api_claim, json_or_none, json_text, text_of
+from .entries import (
+    Budgets,
+    Entries,
+    QueueEntry,
+    eta_ms,
+    failed,
+    is_api_claim,
+    json_or_none,
+    json_text,
+    priority_of,
+    text_of,
+)
 from .requests import ignore_event, required
 
 TYPE_CHECKING = False

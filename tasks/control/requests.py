@@ -11,10 +11,19 @@ from ...schema.errors import InvalidInput
 from ...schema.message.reply_types import ReplyTypes
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.outcomes import answer_to
-from ..records.entry import Budgets, QueueEntry, eta_ms, priority_of
 from ..steps.messages import COMPLETIONS, QUEUES, REQUESTS
 from ..steps.worker_steps import KeptHeads
-from .entries import Entries, failed, json_or_none, json_text, text_of
+from .entries import (
+    Budgets,
+    Entries,
+    QueueEntry,
+    eta_ms,
+    failed,
+    json_or_none,
+    json_text,
+    priority_of,
+    text_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from ...subscribers.jobs.jobs import SUCCEEDED, TIMED_OUT
 from ...subscribers.queues.queue_set import QueueWorkers
 from ...subscribers.queues.statistics import Spread
 from ...subscribers.views import Views
-from ..records.entry import WORKER_STATUSES, worker_status
 from ..records.worker_details import Workers
+from .entries import WORKER_STATUSES, worker_status
 from .jobs import JobQueue
 from .requests import Completions, Requests
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ...bus.local_bus import LocalBus
     from ...subscribers.queues.queue import Queue
-    from ..records.task_table import LandingState
     from .checks import CheckResult
     from .entries import LandingEntry, MergedEntry, OutcomeKind
     from .integrator import TargetLease
@@ -135,8 +134,13 @@ class LandingStore:
         return None
 
     def start(self, entries: Sequence[LandingEntry], onto: str) -> None:
-        """Tell that the integration of entries begins."""
+        """Tell that the integration of entries begins.
+
+        Raises:
+            LeaseLost: the target is not held any more; its new holder tells of the entries.
+        """
         with self._bus.transaction():
+            self._target_lease.check()
             self._bus.log.append(
                 self._draft(entry, STARTED, target=self._target, onto=onto) for entry in entries
             )
@@ -145,7 +149,11 @@ class LandingStore:
                 self._tell_session(entry, words)
 
     def tell_check(self, batch: Sequence[MergedEntry], candidate: str, result: CheckResult) -> None:
-        """Tell of a check, in the conversation of each entry of the batch."""
+        """Tell of a check, in the conversation of each entry of the batch.
+
+        Raises:
+            LeaseLost: the target is not held any more; its new holder checks the entries.
+        """
         end = result.output[-END_CHARS:]
         names = [merged.entry.name for merged in batch]
         drafts = [
@@ -168,16 +176,12 @@ class LandingStore:
             whole = {"command": result.command, "candidate": candidate, "output": result.output}
             drafts += [self._draft(merged.entry, OUTPUT, **whole) for merged in batch]
         with self._bus.transaction():
+            self._target_lease.check()
             self._bus.log.append(drafts)
             for merged in batch:
                 self._tell_session(merged.entry, words_of_check(result))
 
-    def intend(
-        self,
-        batch: Sequence[MergedEntry],
-        results: Sequence[CheckResult],
-        state: LandingState = "intended",
-    ) -> list[Landing]:
+    def intend(self, batch: Sequence[MergedEntry], results: Sequence[CheckResult]) -> list[Landing]:
         """Store and tell which commits are about to be those of the target.
 
         Raises:
@@ -221,7 +225,7 @@ class LandingStore:
                     tree=merged.candidate.tree,
                     patch_id=merged.patch_id,
                     checks=checks,
-                    state=state,
+                    state="intended",
                     completion_seq=merged.entry.message.seq,
                     intended_at_ms=now_ms,
                 )

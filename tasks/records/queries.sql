@@ -24,11 +24,12 @@ SELECT value FROM json_each(?1)
 
 -- name: add_planned_job
 INSERT INTO planned_jobs (task, payload, depends_on, priority, planned_by, correlation_id,
-                          message_id, planned_at_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+                          message_id, for_worker, planned_at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: planned_jobs
-SELECT task, payload, depends_on, priority, planned_by, correlation_id, message_id, planned_at_ms
+SELECT task, payload, depends_on, priority, planned_by, correlation_id, message_id, for_worker,
+       planned_at_ms
   FROM planned_jobs ORDER BY task;
 
 -- name: delete_planned_job

@@ -299,6 +299,7 @@ class PlannedJob:
         planned_by: the agent that planned it.
         correlation_id: its conversation, or None.
         message_id: of the message that announced it.
+        for_worker: the worker that alone may claim it; None: any.
         planned_at_ms: when, in epoch milliseconds.
     """
 
@@ -309,6 +310,7 @@ class PlannedJob:
     planned_by: str
     correlation_id: str | None
     message_id: str
+    for_worker: str | None
     planned_at_ms: int
 
     def record(self) -> dict[str, Any]:
@@ -342,7 +344,7 @@ class PlannedJobs(Table):
             (
                 *(job.task, encode(job.payload).decode(), orjson.dumps(job.depends_on).decode()),
                 *(job.priority, job.planned_by, job.correlation_id, job.message_id),
-                job.planned_at_ms,
+                *(job.for_worker, job.planned_at_ms),
             ),
         )
 

@@ -75,8 +75,7 @@ class NewJob:
         payload: of the job, an object; its task and what it depends on are added.
         depends_on: tasks, of this plan or earlier ones, that must have landed first.
         priority: 0 interactive, 1 normal, 2 background.
-        for_worker: the worker that alone may claim it; None: any. Any worker may claim a job
-            that had to wait for tasks.
+        for_worker: the worker that alone may claim it; None: any.
     """
 
     task: str
@@ -118,7 +117,7 @@ class Planning:
                 self._planned.add(
                     PlannedJob(
                         *(job.task, job.payload, job.depends_on, job.priority, agent),
-                        *(conversation, receipt.id, self._bus.now_ms()),
+                        *(conversation, receipt.id, job.for_worker, self._bus.now_ms()),
                     )
                 )
 
@@ -151,6 +150,7 @@ class Planning:
                     payload=job.payload,
                     depends_on=job.depends_on,
                     priority=job.priority,
+                    for_worker=job.for_worker,
                 )
                 draft = _draft(ready, job.planned_by, job.message_id, job.correlation_id)
                 (receipt,) = self._bus.log.append([draft])

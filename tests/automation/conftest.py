@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.config.load import load
 from ackbus.automation.config.models import Config
 from ackbus.automation.config.sources import gather, hashes_of, write_seal
+from ackbus.automation.config.values import ConfigFaults, Fault
 
 
 class Folder:

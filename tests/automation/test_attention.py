@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus, Draft
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.fence import Fence
-from ackbus.server.metrics import Metrics
+from ackbus.automation.records.facts import Fence
+from ackbus.server.monitoring import Metrics
 
 from ..conftest import RunBus, wait_until
 from .conftest import Folder

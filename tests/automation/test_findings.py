@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus
 from ackbus.automation.attention import FOUND, MISSED_FOR_MS, findings
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Fence
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.schema.queries import engine_of
-from ackbus.server.metrics import Metrics
+from ackbus.server.monitoring import Metrics
 
 from ..conftest import RunBus, wait_until
 from .conftest import Folder

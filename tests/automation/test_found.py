@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.sources import BY_NAME, FOUND, OWN
+from ackbus.automation.config.values import ConfigFaults
 
 from ..conftest import RunBus
 from .conftest import Folder

@@ -8,7 +8,7 @@ from ackbus import Bus, Draft
 from ackbus.automation.config.models import ScheduleEntry
 from ackbus.automation.records import facts
 from ackbus.automation.routes.flow import Contexts
-from ackbus.automation.routes.tree import rerun_request
+from ackbus.automation.routes.runs import rerun_request
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import EndedRuns
 from ackbus.errors import NotFound

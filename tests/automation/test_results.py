@@ -9,7 +9,7 @@ from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.events import ENDED
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import RunTree
+from ackbus.automation.routes.runs import RunTree
 from ackbus.export.jsonl.exporter import Exporter
 
 from ..conftest import RunBus, wait_until

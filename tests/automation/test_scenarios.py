@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.routes.tree import wait
+from ackbus.automation.routes.runs import wait
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until

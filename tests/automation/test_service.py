@@ -12,8 +12,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
-from ackbus.automation.records.facts import JobLog
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Fence, JobLog
 from ackbus.automation.status import status_of
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.jobs.jobs import Job, Jobs
@@ -380,7 +379,7 @@ def test_stopped_service_hands_its_jobs_back_without_counting_an_attempt(
 
 def test_fenced_service_claims_and_stores_nothing(bus: Bus, folder: Folder, tmp_path: Path) -> None:
     """It was stopped for long, and another has begun in a way that no lock could prevent."""
-    from ackbus.automation.records.fence import ServiceFenced
+    from ackbus.automation.records.facts import ServiceFenced
 
     configured(folder, tmp_path)
 

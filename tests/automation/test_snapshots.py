@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ackbus.automation.active_config import ConfigSnapshot, examine_folder
-from ackbus.automation.config.faults import ConfigFaults
+from ackbus.automation.config.values import ConfigFaults
 
 from .conftest import Folder
 

@@ -9,8 +9,8 @@ import pytest
 from ackbus import Bus
 from ackbus.automation.active_config import ConfigLoader, examine_folder
 from ackbus.automation.attention import last_activation
-from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.load import Demands
+from ackbus.automation.config.values import ConfigFaults
 from ackbus.automation.service import Service
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import file_of

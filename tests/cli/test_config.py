@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Fence
 from ackbus.automation.service_lock import ServiceLock, state_dir_of
 
 from ..automation.conftest import Folder

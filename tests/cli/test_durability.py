@@ -32,9 +32,11 @@ class Counting(apsw.VFS):
 counting = Counting()
 from ackbus.cli.ending import guarded
 from ackbus.cli.fast import hot
-call = hot.parse(sys.argv[1:])
+from ackbus.cli.show.output import Output
+output = Output()
+call = hot.parse(output, sys.argv[1:])
 assert call is not None, "not a hot command"
-assert guarded(call) == 0
+assert guarded(output, call) == 0
 print("syncs", syncs)
 """
 

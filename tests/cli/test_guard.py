@@ -356,7 +356,8 @@ def test_hook_loads_little(agent: str, code: int, guarded: Git, bus: Bus) -> Non
             bus.reservations.release(reservation.token, reservation.agent)
     program = (
         "import sys; before = set(sys.modules); from ackbus.cli import guard_check\n"
-        f"assert guard_check.check('block') == {code}; print(*set(sys.modules) - before)"
+        "from ackbus.cli.show.output import Output\n"
+        f"assert guard_check.check(Output(), 'block') == {code}; print(*set(sys.modules) - before)"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
@@ -371,7 +372,6 @@ def test_hook_loads_little(agent: str, code: int, guarded: Git, bus: Bus) -> Non
     assert ours == {
         "ackbus.git",
         "ackbus.git.limited",
-        "ackbus.git.text_file",
         "ackbus.git.repository",
         "ackbus.git.work_tree",
     }

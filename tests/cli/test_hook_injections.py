@@ -11,6 +11,7 @@ import pytest
 from ackbus import Bus, Inbox
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast import waiting_hook
+from ackbus.cli.show.output import Output
 from ackbus.schema.message.names import is_plain
 from ackbus.wake.waking import LINE, TEXT
 
@@ -54,7 +55,8 @@ def bus(bus: Bus) -> Bus:
 
 def hears(event: str, program: str, bus: Bus, said: Said) -> str:
     """Return what an event makes a program's hook say, by its own entry point."""
-    assert hooks.hook(event, program, agent="me", directory=bus.directory) in (0, hooks.GOES_ON)
+    code = hooks.hook(Output(), event, program, agent="me", directory=bus.directory)
+    assert code in (0, hooks.GOES_ON)
     out, err = said.readouterr()
     return (out + err).decode()
 

@@ -369,7 +369,8 @@ def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: R
     """It runs after every tool: neither typer, rich, orjson nor the rooms above are loaded."""
     program = (
         "import sys; from ackbus.cli.fast import agent_hooks as hooks;"
-        f"hooks.hook('tool', 'claude', agent='me', directory={str(bus_dir)!r});"
+        "from ackbus.cli.show.output import Output;"
+        f"hooks.hook(Output(), 'tool', 'claude', agent='me', directory={str(bus_dir)!r});"
         "print(*sys.modules)"
     )
     done = subprocess.run(

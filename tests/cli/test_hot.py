@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ackbus.cli import app
 from ackbus.cli.fast import actions, hot, mcp_server, prompt
 from ackbus.cli.fast import agent_hooks as hooks
-from ackbus.cli.show import output
+from ackbus.cli.show.output import Output
 from ackbus.errors import InvalidInput
 
 from ..conftest import RunBus
@@ -268,19 +268,20 @@ def _as_typer_reads(
     """The values with which typer's command calls its action; None when it refuses the line."""
     called: list[dict[str, object]] = []
 
-    def record(*words: str, **values: object) -> int:
+    def record(passed: Output, *words: str, **values: object) -> int:
+        assert passed is output
         names, _ = hot.WORDS[arguments[0]]
         called.append({**dict(zip(names, words, strict=False)), **values})
         return 0
 
-    output.set_json(False)
+    output = Output()
     home = {"prompt": prompt, "hook": hooks, "mcp": mcp_server}.get(arguments[0], actions)
     monkeypatch.setattr(home, arguments[0], record)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(InvalidInput):
-        app.run(arguments)
+        app.run(output, arguments)
     if not called:
         return None
-    form = {"json": output.is_json()} if "--json" in hot.OPTIONS[arguments[0]] else {}
+    form = {"json": output.is_json} if "--json" in hot.OPTIONS[arguments[0]] else {}
     return _filled(arguments[0], called[0] | form)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.hooks_path import moved_hooks
+from ackbus.git.guard import moved_hooks
 
 from ..conftest import RunBus
 from .git import Git, git_env

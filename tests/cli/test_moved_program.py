@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.driver_setup import DriverSetup
+from ackbus.git.bus_files import DriverSetup
 from ackbus.schema.directory.layout import Layout
 
 from .clones import Clone

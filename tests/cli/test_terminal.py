@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, Inbox, Queue
-from ackbus.cli.show import output
+from ackbus.cli.show.text import visible
 from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus
@@ -171,8 +171,8 @@ def test_blob_is_not_thrown_at_a_terminal(bus: Bus, on_terminal: OnTerminal) -> 
 
 @pytest.mark.parametrize("text", ["", "plain", HARMLESS.replace("\u00a0", " ")])
 def test_harmless_text_is_shown_as_it_is(text: str) -> None:
-    assert output.visible(text) == text
+    assert visible(text) == text
 
 
 def test_escapes_are_readable() -> None:
-    assert output.visible("a\x1b[1m\n\x85\u202e\U000e0041") == "a\\x1b[1m\\n\\x85\\u202e\\U000e0041"
+    assert visible("a\x1b[1m\n\x85\u202e\U000e0041") == "a\\x1b[1m\\n\\x85\\u202e\\U000e0041"

@@ -17,7 +17,7 @@ import apsw
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.bus.log.catalog import Catalog
 from ackbus.cli.app import run
-from ackbus.cli.show import output
+from ackbus.cli.show.output import Output
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import file_of
@@ -88,9 +88,10 @@ def doctor(directory: Path, *options: str | Path) -> Found:
     """Runs `bus doctor` in this process: hundreds of times, which would take minutes by itself."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     arguments = ["doctor", "--json", "--dir", str(directory), *map(str, options)]
+    output = Output(arguments)
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            code = run(arguments)
+            code = run(output, arguments)
         except AckbusError as error:
             raise AssertionError(f"a repair that gives up: {error}") from error
         finally:

@@ -11,8 +11,7 @@ import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.facts import Facts
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Facts, Fence
 from ackbus.automation.status import breaker_history, logged, plugin_of, status_of
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import engine_of

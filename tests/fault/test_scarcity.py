@@ -110,9 +110,10 @@ def test_library_that_cannot_be_loaded_is_told_in_its_own_words(bus_env: dict[st
     program = f"""
 import sys
 from ackbus.cli.ending import guarded
+from ackbus.cli.show.output import Output
 def load():
     raise ImportError({why!r})
-sys.exit(guarded(load))
+sys.exit(guarded(Output(), load))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], env=bus_env, capture_output=True, text=True, check=False

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 import ackbus.git.repository
-from ackbus.git import history, limited
+from ackbus.git import bus_files, limited
 from ackbus.git.branches.repositories import text_of
-from ackbus.git.history import MessageFilters, traffic
+from ackbus.git.bus_files import MessageFilters, traffic
 from ackbus.git.limited import LOOK_BOUNDS, lines_of
 from ackbus.git.repository import GitFailed, OutOfTime
 from ackbus.git.sealed import sealed_around
@@ -68,7 +68,7 @@ def test_commit_with_more_messages_than_are_held_is_named(
 ) -> None:
     line = '{{"id":"m-{0}","ts":"2026-01-01T00:00:00.000Z","type":"t","from":"a"}}\n'
     main.commit(".worker-state/bus.jsonl", text=line.format(1))
-    monkeypatch.setattr(history, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(bus_files, "_MOST_BYTES", 1000)
     assert [len(each.messages) for each in traffic(str(main.path), filters=MessageFilters())] == [1]
     main.commit(".worker-state/bus.jsonl", text="".join(map(line.format, range(20))))
     with pytest.raises(GitFailed, match="too many to show; name a range without it"):

@@ -11,10 +11,10 @@ import pytest
 
 from ackbus.git import target_refs
 from ackbus.git.branches.repositories import RepositoryPlace
-from ackbus.git.driver_setup import DriverSetup, _append, _lines, _take_out
+from ackbus.git.bus_files import DriverSetup, _append, _lines, _take_out
 from ackbus.git.guard import GuardHooks
+from ackbus.git.repository import FRESH, replace_text
 from ackbus.git.target_refs import is_derived
-from ackbus.git.text_file import FRESH, replace_text
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import LinkedTree, read_trees
 from ackbus.git.trees.tree_state import find_leftovers, mend

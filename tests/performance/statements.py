@@ -13,7 +13,7 @@ from ackbus.automation.routes.flow import SQL as ROUTES
 from ackbus.automation.schedules.tables import SQL as SCHEDULES
 from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
-from ackbus.doctor.work_statements import MENDING
+from ackbus.doctor.checks.bus import MENDING
 from ackbus.export.jsonl import writer
 from ackbus.subscribers.answers import SQL as CONVERSATIONS
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES

@@ -23,10 +23,17 @@ from ackbus.automation.config.models import Config, PluginConfig, ScheduleEntry
 from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.facts import AttemptEnd, Facts, Inits, JobLog, LogFilter
-from ackbus.automation.records.fence import Activations, Fence
+from ackbus.automation.records.facts import (
+    Activations,
+    AttemptEnd,
+    Facts,
+    Fence,
+    Inits,
+    JobLog,
+    LogFilter,
+)
 from ackbus.automation.routes.flow import Context, Contexts, id_of_time
-from ackbus.automation.routes.tree import RunTree
+from ackbus.automation.routes.runs import RunTree
 from ackbus.automation.schedules.firing import ScheduleControl
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions, Schedules

@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, Implementation
 
 from ackbus import Bus
-from ackbus.server.mcp.protocol import Protocol
+from ackbus.server.mcp.sdk_server import Protocol
 from ackbus.server.mcp.session import BusHandle, McpSession
 from ackbus.server.mcp.tools.profiles import FULL
 

@@ -18,11 +18,9 @@ from mcp_types.version import (
 
 from ackbus import Bus
 from ackbus.schema.errors import BusNotFound
-from ackbus.server.mcp.front import CAPABILITIES, PROTOCOL
-from ackbus.server.mcp.http import Unreadable, read_message
-from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.sdk_server import serve_streams
+from ackbus.server.mcp.sdk_server import Protocol, Unreadable, read_message, serve_streams
 from ackbus.server.mcp.session import BusHandle, McpSession
+from ackbus.server.mcp.stdio import CAPABILITIES, PROTOCOL
 from ackbus.server.mcp.tools.profiles import PROFILES
 
 Json = dict[str, Any]

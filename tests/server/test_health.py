@@ -5,7 +5,7 @@ import threading
 
 from ackbus import Bus
 from ackbus.server.access.access import BusAccess
-from ackbus.server.health import Readiness
+from ackbus.server.monitoring import Readiness
 from ackbus.server.running import create_app, end_streams
 
 

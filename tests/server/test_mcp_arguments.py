@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from ackbus import Bus
-from ackbus.server.mcp.http import Unreadable, read_message
+from ackbus.server.mcp.sdk_server import Unreadable, read_message
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.server.mcp.tools.tool import explain

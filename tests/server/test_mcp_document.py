@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 
 from ackbus.server.mcp.session import DEFAULT_BYTES
-from ackbus.server.mcp.tools.catalog import tools_of
+from ackbus.server.mcp.tools.catalog import KINDS, tools_of
 from ackbus.server.mcp.tools.common import HEAD_CHARS, MAX_COUNTED, MAX_WAIT_S, PAGE
 from ackbus.server.mcp.tools.profiles import PROFILES
-from ackbus.server.mcp.tools.resources import KINDS
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from ackbus.server.mcp.front import CAPABILITIES, CLIENT, PROTOCOL, Front, path_of_answers
-from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.sdk_server import ResumedStreams, serve_streams
+from ackbus.server.mcp.sdk_server import Protocol, ResumedStreams, serve_streams
+from ackbus.server.mcp.stdio import CAPABILITIES, CLIENT, PROTOCOL, Front, path_of_answers
 from ackbus.server.mcp.tools.profiles import DEFAULT, PROFILES
 
 from ..sizes import size

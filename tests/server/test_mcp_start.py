@@ -117,7 +117,7 @@ def test_first_answers_load_neither_the_sdk_nor_the_bus(
     )
     loaded = set(done.stderr.decode().split())
     assert len(done.stdout.splitlines()) == 5
-    assert "ackbus.server.mcp.front" in loaded
+    assert "ackbus.server.mcp.stdio" in loaded
     assert not loaded & {"mcp", "mcp_types", "pydantic", "anyio", "asyncio", "apsw", "orjson"}
     assert not loaded & {"logging", "threading", "typing", "ackbus.bus.local_bus"}
 

@@ -22,7 +22,7 @@ from ackbus.cli.fast.waiting_mail import waiting_mail
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
-from ackbus.server.mcp.protocol import WAITING
+from ackbus.server.mcp.sdk_server import WAITING
 from ackbus.server.mcp.session import DEFAULT_BYTES, BusHandle
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.common import HEAD_CHARS

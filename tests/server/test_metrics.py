@@ -15,8 +15,7 @@ from ackbus.export.jsonl.writer import Automatic
 from ackbus.schema.queries import file_of
 from ackbus.server.access.access import BusAccess
 from ackbus.server.access.tokens import Scope, Tokens
-from ackbus.server.health import Readiness
-from ackbus.server.metrics import Metrics
+from ackbus.server.monitoring import Metrics, Readiness
 from ackbus.server.running import create_app
 
 from ..conftest import RunBus

@@ -21,8 +21,7 @@ from ackbus.server.access.access import BusAccess, plain
 from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, AccessRule
 from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.server.automation.app import ROUTERS as AUTOMATION_ROUTERS
-from ackbus.server.mcp.tools.catalog import tools_of
-from ackbus.server.mcp.tools.resources import KINDS
+from ackbus.server.mcp.tools.catalog import KINDS, tools_of
 from ackbus.server.pushpals.app import create_door
 from ackbus.server.running import create_app
 

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult
 from ackbus import Bus, Inbox, Queue
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.message.names import PLAIN_CHARS
-from ackbus.server.mcp.protocol import INSTRUCTIONS
+from ackbus.server.mcp.sdk_server import INSTRUCTIONS
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.server.mcp.tools.tool import exact, named

@@ -9,8 +9,7 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl import exporter as exporting
 from ackbus.torture import roles
 from ackbus.torture.history import JOB, QUEUE, ActHistory, RunFiles, path_of, roles_of
-from ackbus.torture.processes import Lifeline
-from ackbus.torture.roles import MAX_ATTEMPTS, AgentContext, AgentMail, WorkerRole
+from ackbus.torture.roles import MAX_ATTEMPTS, AgentContext, AgentMail, Lifeline, WorkerRole
 
 AGENTS, SEED = 12, 7
 

@@ -269,13 +269,11 @@ def run_process(
     begun = time.monotonic()
     if stop is not None and stop.kill_at < math.inf:
         return ProcessEnd(stopped=True)
-    if supervisors is not None and not supervisors.exist:
-        supervisors = None
     command = (argv, env, cwd, captures, limits)
     start = (
-        ProcessStart(partial(OwnChild, *command))
-        if supervisors is None
-        else supervisors.start_of(*command)
+        supervisors.start_of(*command)
+        if supervisors is not None and supervisors.exist
+        else ProcessStart(partial(OwnChild, *command))
     )
     with start as process_start:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import ipaddress
 import json
 import math
 import os
@@ -20,9 +21,6 @@ from contextlib import suppress
 from itertools import islice
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
-
-sys.dont_write_bytecode = True  # the folder stays as it was copied
-from public_addresses import is_public  # type: ignore[import-not-found]  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -396,6 +394,70 @@ def main() -> int:
     with os.fdopen(1, "wb", closefd=False) as whole:  # also where Python's own stream has no buffer
         whole.write(text.encode(errors="replace"))  # JSON may name half of a character
     return code
+
+
+# Addresses of the public internet: a copy of a section of `automation/forwarding_targets.py`, as
+# the plugin runs alone. A test compares them.
+
+#: Networks, each with whether its addresses are of the public internet; the narrowest one counts.
+#: An address of version 4 in none is public; one of version 6 is in 2000::/3 or in none.
+NETWORKS = {
+    "0.0.0.0/0": True,
+    "0.0.0.0/8": False,  # this network
+    "10.0.0.0/8": False,  # private
+    "100.64.0.0/10": False,  # shared by the customers of a provider
+    "127.0.0.0/8": False,  # this machine
+    "169.254.0.0/16": False,  # this link
+    "172.16.0.0/12": False,  # private
+    "192.0.0.0/24": False,  # protocols of the IETF
+    "192.0.0.9/32": True,  # port control, anycast
+    "192.0.0.10/32": True,  # relays, anycast
+    "192.0.2.0/24": False,  # documentation
+    "192.31.196.0/24": True,  # AS112
+    "192.52.193.0/24": True,  # AMT
+    "192.88.99.0/24": False,  # relays of 6to4, deprecated
+    "192.168.0.0/16": False,  # private
+    "192.175.48.0/24": True,  # AS112
+    "198.18.0.0/15": False,  # benchmarks
+    "198.51.100.0/24": False,  # documentation
+    "203.0.113.0/24": False,  # documentation
+    "224.0.0.0/4": False,  # multicast
+    "240.0.0.0/4": False,  # reserved, and the broadcast of all
+    "::/0": False,  # ours, mapped, translated, of a site or a link, multicast, or nobody's
+    "2000::/3": True,
+    "2001::/23": False,  # protocols of the IETF, among them Teredo, 2001::/32
+    "2001:1::1/128": True,  # port control, anycast
+    "2001:1::2/128": True,  # relays, anycast
+    "2001:1::3/128": True,  # service registration, anycast
+    "2001:3::/32": True,  # AMT
+    "2001:4:112::/48": True,  # AS112
+    "2001:20::/28": True,  # ORCHIDv2
+    "2001:30::/28": True,  # drones
+    "2001:db8::/32": False,  # documentation
+    "2002::/16": False,  # 6to4, which leads to whatever its address of version 4 is
+    "2620:4f:8000::/48": True,  # AS112
+    "3fff::/20": False,  # documentation
+}
+
+#: The addresses by which a gateway leads to one of version 4, which is its last 32 bits.
+NAT64 = "64:ff9b::/96"
+
+_NETWORKS = sorted(
+    ((ipaddress.ip_network(text), is_public) for text, is_public in NETWORKS.items()),
+    key=lambda entry: -entry[0].prefixlen,
+)
+_NAT64 = ipaddress.ip_network(NAT64)
+
+
+def is_public(text: str) -> bool:
+    """Whether an address, as the resolver writes it, is one of the public internet.
+
+    One of version 6 by which a gateway leads to one of version 4 is as good as that.
+    """
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if address in _NAT64:
+        return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)))
+    return next(is_public for network, is_public in _NETWORKS if address in network)
 
 
 if __name__ == "__main__":

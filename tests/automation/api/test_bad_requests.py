@@ -95,7 +95,7 @@ def test_a_page_of_another_site_and_a_bus_that_hangs_are_problems_as_all_others_
 ) -> None:
     foreign = client.get("/healthz", headers={"Origin": "https://evil.example"})
     assert "evil.example" in problem(foreign, 403, "foreign-origin")
-    monkeypatch.setattr("ackbus.server.automation.discovery.CHECK_S", 0)
+    monkeypatch.setattr("ackbus.server.automation.operations.CHECK_S", 0)
     problem(client.get("/healthz"), 503, "timed-out")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Queue
-from ackbus.server.automation.job_records import JobFilter, jobs_list
+from ackbus.server.automation.triggers import JobFilter, jobs_list
 
 from ...performance.statements import watching
 from ..conftest import Folder

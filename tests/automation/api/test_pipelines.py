@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from ackbus import Bus
-from ackbus.automation.routes.tree import wait
+from ackbus.automation.routes.runs import wait
 from ackbus.schema.errors import NotFound
 from ackbus.server.automation.triggers import WaitingCallers
 

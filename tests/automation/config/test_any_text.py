@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.config.redaction import shown
+from ackbus.automation.config.values import ConfigFaults, Fault
 from ackbus.automation.config.yaml_tree import parse
 from ackbus.automation.plugins.manifest import read_manifest
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus.automation.config.durations import (
+from ackbus.automation.config.models import Window, window_of
+from ackbus.automation.config.value_forms import (
     duration_or_zero_s,
     duration_s,
     interval_s,
@@ -10,7 +11,6 @@ from ackbus.automation.config.durations import (
     size_bytes,
     weekday,
 )
-from ackbus.automation.config.models import Window, window_of
 
 DAY = 86_400.0
 

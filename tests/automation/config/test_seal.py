@@ -9,8 +9,8 @@ import pytest
 from blake3 import blake3
 
 from ackbus.automation.active_config import from_seal
-from ackbus.automation.config.faults import EX_CONFIG, ConfigFaults
 from ackbus.automation.config.load import TO_LOOK, Demands, load
+from ackbus.automation.config.values import EX_CONFIG, ConfigFaults
 
 from ..conftest import Folder
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.redaction import shown
+from ackbus.automation.config.values import ConfigFaults
 from ackbus.automation.log import ServiceLog
 
 from ..conftest import Folder

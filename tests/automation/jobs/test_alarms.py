@@ -6,7 +6,7 @@ import pytest
 
 from ackbus import Bus, Queue
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.faults import ConfigFaults, Fault
+from ackbus.automation.config.values import ConfigFaults, Fault
 from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.subscribers.queues.queue_set import QueueSet

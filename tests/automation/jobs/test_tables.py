@@ -8,8 +8,7 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.automation.config.models import ServiceConfig
 from ackbus.automation.jobs.submission import JobRequest, Submission
-from ackbus.automation.records.facts import MAX_STATE_BYTES, Facts
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import MAX_STATE_BYTES, Facts, Fence
 from ackbus.schema.queries import engine_of
 from ackbus.workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES
 

@@ -16,7 +16,7 @@ from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
 from ackbus.automation.jobs.submission import Duplicate, JobRequest, Submission, Submitted
 from ackbus.automation.plugins.discovery import discover
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Fence
 from ackbus.automation.routes.flow import Contexts
 from ackbus.automation.routes.router import Router
 from ackbus.schema.message.message import Message

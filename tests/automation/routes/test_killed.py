@@ -11,7 +11,7 @@ from ackbus import Bus
 from ackbus.automation.jobs.dispatcher import recover
 from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EVENT, event_out
-from ackbus.automation.routes.tree import RunTree
+from ackbus.automation.routes.runs import RunTree
 
 from ..conftest import Folder
 from ..killing import STRIDES, Act, Steps, kills

@@ -16,7 +16,7 @@ from ackbus.automation.config.values import Frozen
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
 from ackbus.automation.records.facts import JobLog
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import RunJob, RunTree
+from ackbus.automation.routes.runs import RunJob, RunTree
 
 from ...sizes import size
 from ..conftest import Folder

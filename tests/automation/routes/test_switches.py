@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.automation.routes.preview import replayed
-from ackbus.automation.routes.tree import RunTree, rerun_request
+from ackbus.automation.routes.runs import RunTree, rerun_request
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.message.message import Message
 from ackbus.schema.message.patterns import UNPROVEN

@@ -9,7 +9,7 @@ from ackbus import Bus
 from ackbus.automation.active_config import examine_folder
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import RunTree, cancel, rerun_request, wait
+from ackbus.automation.routes.runs import RunTree, cancel, rerun_request, wait
 from ackbus.schema.errors import InvalidInput, NotFound
 
 from ...conftest import wait_until

@@ -7,7 +7,7 @@ from zoneinfo import TZPATH
 
 import pytest
 
-from ackbus.automation.config import durations as own_zone_module
+from ackbus.automation.config import value_forms
 from ackbus.automation.config.models import ScheduleEntry
 from ackbus.automation.config.validation import check_timezone
 from ackbus.automation.schedules.recurrence import why_not, zone_of
@@ -65,9 +65,9 @@ def test_localtime_that_is_a_copy_is_read_and_one_that_is_no_zone_is_refused(
     monkeypatch.delenv("TZ", raising=False)
     for name, data in (("copy", None), ("bad", b"TZif"), ("long", b"x" * 2_000_000)):
         path = tmp_path / name
-        rule = own_zone_module._of_rule
-        monkeypatch.setattr(own_zone_module, "_LOCALTIME", str(path))
-        own_zone_module._own_zone.cache_clear()
+        rule = value_forms._of_rule
+        monkeypatch.setattr(value_forms, "_LOCALTIME", str(path))
+        value_forms._own_zone.cache_clear()
         if data is None:
             path.write_bytes(_file_of("CET-1CEST,M3.5.0,M10.5.0/3"))
             assert datetime(2026, 7, 15, tzinfo=zone_of(None)).utcoffset() == timedelta(hours=2)
@@ -76,10 +76,10 @@ def test_localtime_that_is_a_copy_is_read_and_one_that_is_no_zone_is_refused(
             path.write_bytes(data)
             with pytest.raises(InvalidInput):
                 zone_of(None)
-    monkeypatch.setattr(own_zone_module, "_LOCALTIME", str(tmp_path / "absent"))
-    own_zone_module._own_zone.cache_clear()
+    monkeypatch.setattr(value_forms, "_LOCALTIME", str(tmp_path / "absent"))
+    value_forms._own_zone.cache_clear()
     assert zone_of(None).key == "UTC"
-    own_zone_module._own_zone.cache_clear()
+    value_forms._own_zone.cache_clear()
 
 
 def _file_of(rule: str) -> bytes:

@@ -10,7 +10,7 @@ from ackbus.automation import attention
 from ackbus.automation.attention import checks_of
 from ackbus.automation.config.models import BreakerConfig, ScheduleEntry, Window
 from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
-from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.facts import Fence
 from ackbus.automation.schedules.tables import Schedules
 from ackbus.automation.status import status_of
 from ackbus.schema.queries import file_of

@@ -7,8 +7,8 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.active_config import examine_folder
-from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.routes.tree import RunTree
+from ackbus.automation.config.values import ConfigFaults
+from ackbus.automation.routes.runs import RunTree
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.overview.retention import Retention

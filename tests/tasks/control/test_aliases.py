@@ -5,7 +5,7 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.jobs import STATES as STATES_OF_JOBS
-from ackbus.tasks.records.entry import STATES, priority_of, states_of, status_of, worker_status
+from ackbus.tasks.control.entries import STATES, priority_of, states_of, status_of, worker_status
 from ackbus.tasks.steps.messages import QUEUES
 
 from .conftest import Requests

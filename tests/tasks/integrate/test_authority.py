@@ -356,7 +356,10 @@ WORDS = (
     "{old}\0{old}",
 )
 
-BY_DAY = {("mend", "tasks", "base"), ("integrate", "landings", "candidate")}
+BY_DAY = {
+    *(("mend", "tasks", "base"), ("integrate", "landings", "candidate")),
+    ("spawn", "tasks", "repository"),
+}
 
 
 def _spec(yard: Yard) -> TaskSpec:
@@ -369,8 +372,8 @@ def _refs_of_others(yard: Yard) -> list[str]:
     return [ref for ref in refs if not ref.startswith(("refs/ackbus/", "refs/heads/w/t "))]
 
 
-#: By day those whose words once were lines and options of git: the row moved `main`, or emptied
-#: any file of the user.
+#: By day those whose words once were lines and options of git (the row moved `main`, or emptied any
+#: file of the user), or no path.
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("act", "column"),

@@ -175,6 +175,8 @@ with Bus.open("{yard.bus.directory}") as bus:
     assert any("does not hold lease" in words for words in yard.warnings)
     tokens = [landing.onto for landing in yard.landings("one")]
     assert tokens == [before]
+    assert len(yard.said("integration_started")) == 2
+    assert len(yard.said("check_result")) == 1  # of the try that had the lease at its end
 
 
 @pytest.mark.slow

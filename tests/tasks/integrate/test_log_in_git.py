@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Exporter
-from ackbus.git.driver_setup import DriverSetup
-from ackbus.git.staging import stage
+from ackbus.git.bus_files import DriverSetup, stage
 from ackbus.git.target_refs import LocalTarget, TargetBusy
 
 from .conftest import Yard, lines, repository

@@ -26,7 +26,13 @@ def chain(*names: str) -> list[NewJob]:
 def test_job_enters_the_queue_as_the_last_that_it_needs_has_landed(bus: Bus, tasks: Tasks) -> None:
     jobs = [
         *(NewJob(task="one"), NewJob(task="two")),
-        NewJob(task="both", payload={"prompt": "join"}, depends_on=("one", "two"), priority=0),
+        NewJob(
+            task="both",
+            payload={"prompt": "join"},
+            depends_on=("one", "two"),
+            priority=0,
+            for_worker="w7",
+        ),
     ]
     to_state(tasks, "ASSIGNED", "before")
     bus.publish("request", {}, from_agent="lead", to_agent="lead", id="request")
@@ -41,6 +47,7 @@ def test_job_enters_the_queue_as_the_last_that_it_needs_has_landed(bus: Bus, tas
     *_, message = bus.read(type="task.job")
     assert (message.payload["prompt"], message.priority) == ("join", 0)
     assert message.conversation == "request"
+    assert (message.headers or {}).get("for_worker") == "w7"
 
 
 def test_name_of_a_job_in_the_queue_is_taken(bus: Bus, tasks: Tasks) -> None:
