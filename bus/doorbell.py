@@ -90,6 +90,11 @@ class Doorbell:
         except OSError:
             return
 
+    @property
+    def was_rung(self) -> bool:
+        """Whether it has rung since it was made: messages were stored, or work has moved."""
+        return self._file is not None
+
     def close(self) -> None:
         """Close the file descriptor, as soon as no other thread is ringing."""
         self._file = None

@@ -22,12 +22,23 @@ BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
 
 def open_bus(
-    output: Output, directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
+    output: Output,
+    directory: str | None,
+    user: bool,
+    *,
+    write_timeout_s: float = WRITE_TIMEOUT_S,
+    lives_long: bool = False,
 ) -> LocalBus:
-    """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    from ..bus.local_bus import LocalBus  # the guard most often needs no more than the file
+    """Open the bus that --dir, --user, BUS_DIR or the working directory name.
 
-    return LocalBus(open_file(output, directory, user, write_timeout_s=write_timeout_s))
+    With `lives_long` it is exported beside the command; else at its end, if it has published.
+    """
+    from .exporting import CommandBus  # the guard most often needs no more than the file
+
+    bus = CommandBus(open_file(output, directory, user, write_timeout_s=write_timeout_s))
+    if lives_long:
+        bus.export_beside()
+    return bus
 
 
 def open_file(

@@ -21,7 +21,18 @@ INTERRUPTED, READER_LEFT = 130, 141
 
 
 def guarded(output: Output, call: Callable[[], int]) -> int:
-    """Run a command and return its exit code; no exception leaves it, errors go to `output`."""
+    """Run a command and return its exit code; no exception leaves it, errors go to `output`.
+
+    What it has published is exported after its output.
+    """
+    try:
+        return _run(output, call)
+    finally:
+        if (exporting := sys.modules.get(f"{__package__}.exporting")) is not None:
+            exporting.export_at_end(output)
+
+
+def _run(output: Output, call: Callable[[], int]) -> int:
     write_whole()
     output.show_warnings()
     try:

@@ -78,7 +78,7 @@ def start(
             {"file": crew_file.path, "roles": roles}, f"{crew_file.path}: {len(roles)} roles"
         )
         return 0
-    with place.open() as bus:
+    with place.open(lives_long=not detach) as bus:
         if file is None:
             _refuse_found(crew_file.path)
         if not detach:
@@ -201,7 +201,7 @@ def integrate(
         results.append(result)
         _print(place.output, result)
 
-    with place.open() as bus:
+    with place.open(lives_long=not (once or branch)) as bus:
         if not rules.checks:
             place.output.note(
                 "warning: there are no checks, so what merges lands untested: give --check CMD,"

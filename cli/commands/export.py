@@ -16,13 +16,15 @@ from ...export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ...export.jsonl.importer import FieldMap, ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.parts import exported_files
+from ...export.jsonl.writer import Automatic
 from ...git.bus_files import Commit, MessageFilters, traffic
 from ...git.bus_files import stage as stage_for_git
 from ...schema.directory.layout import BUS_DIR_VARIABLE, has_export
-from ...schema.errors import InvalidInput, NotFound, Refused
+from ...schema.errors import InvalidInput, NotFound, Refused, shown
 from ...schema.message.patterns import TypePattern
 from ...schema.stop_limit import obey
 from ..definition import Commands, optional, optional_word
+from ..exporting import export_all_at_end
 from ..logs import show_logs
 from ..options.common import HERE, TYPE_HELP, BusPlace, Json, OfAgent, Verbose
 from ..options.payload import open_input
@@ -65,6 +67,14 @@ def export(
             "again.",
         ),
     ] = None,
+    auto: Annotated[
+        str | None,
+        optional(
+            "on|off",
+            "From now on, whether commands that publish also export, unasked: on, if never set. "
+            "BUS_EXPORT=off keeps those of one environment from it.",
+        ),
+    ] = None,
     stage: Annotated[
         bool,
         typer.Option(
@@ -78,16 +88,18 @@ def export(
     While another exporter runs, the plain form waits until that one has written all present
     messages; the others end with exit code 3.
     """
-    if sum((follow, once, rebuild, rotate is not None)) > 1 or (follow and stage):
-        raise InvalidInput("give one of --follow, --once, --rebuild and --rotate; or --stage")
+    alone = follow or auto is not None
+    if sum((follow, once, rebuild, rotate is not None, auto is not None)) > 1 or (alone and stage):
+        raise InvalidInput(
+            "give one of --follow, --once, --rebuild, --rotate and --auto; or --stage"
+        )
+    if auto is not None:
+        return _set_automatic(place, auto)
     limit = None if rotate is None else _rotate_bytes(rotate)
     with place.open() as bus:
         exporter = Exporter(bus)
         if follow:
-            show_logs(place.output)
-            obey(lambda number, frame: exporter.stop(), signal.SIGINT, signal.SIGTERM)
-            exporter.follow()
-            return 0
+            return _follow(exporter, place)
         from_start = rebuild or limit is not None
         lacking = bus.log.newest_seq() - (0 if from_start else exporter.position)
         with progress("exporting", lacking) as move:
@@ -101,6 +113,25 @@ def export(
             record["staged_blobs"] = blobs = stage_for_git(bus.layout)
             summary += f", and staged it with {counted(blobs, 'blob')}"
         place.output.result(record, summary)
+    return 0
+
+
+def _follow(exporter: Exporter, place: BusPlace) -> int:
+    """Export until a signal comes."""
+    show_logs(place.output)
+    obey(lambda number, frame: exporter.stop(), signal.SIGINT, signal.SIGTERM)
+    exporter.follow()
+    return 0
+
+
+def _set_automatic(place: BusPlace, word: str) -> int:
+    """Store whether commands export without being asked."""
+    if word not in ("on", "off"):
+        raise InvalidInput(f"--auto must be on or off, not {shown(word)}")
+    with place.open() as bus:
+        Automatic.of(bus).set(word == "on")
+    text = "keep bus.jsonl" if word == "on" else "leave bus.jsonl to 'bus export'"
+    place.output.result({"auto": word}, f"from now on commands {text}")
     return 0
 
 
@@ -134,6 +165,7 @@ def import_(
     listed; then the exit code is 3.
     """
     fields = _fields(field_map or ())
+    export_all_at_end()
     with place.open() as bus:
         names = [file] if file is not None else exported_files(bus.layout.jsonl)
         if names in ([], [bus.layout.jsonl]) and not has_export(bus.layout):

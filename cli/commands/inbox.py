@@ -277,7 +277,7 @@ def listen(
     retry_pause_s = arguments.seconds(retry_pause, "--retry-pause")
     if not retry_pause_s:
         raise InvalidInput("--retry-pause must be more than 0")
-    with place.open() as bus:
+    with place.open(lives_long=True) as bus:
         box = ReportingInbox(
             place.output,
             bus,

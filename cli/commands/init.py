@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from ...bus.local_bus import LocalBus
-from ...export.jsonl.exporter import Exporter
+from ...export.jsonl.exporter import Exporter, ExportState
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.ignoring import ALL, default_text
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
@@ -150,15 +150,24 @@ def upgrade_bus(place: BusPlace = HERE) -> int:
 def where(place: BusPlace = HERE) -> int:
     """Print the directory of the bus that commands use here.
 
-    With -v or --json also how it was found, its durability, and the time of a backup.
+    With -v or --json also how it was found, its durability, the time of a backup, and which process
+    exports, up to which message.
     """
     directory, found_by = place.find()
     with place.open() as bus:  # there is one, and it can be used
         durability, made_at_ms = bus.settings.durability(), bus.backup_made_at_ms
+        export_state = ExportState(bus)
     place.output.detail(f"its durability is {durability}")
     place.output.detail(f"it was found by {found_by}")
-    record = {"dir": directory, "found_by": found_by, "durability": durability}
-    place.output.result(record | {"backup_made_at_ms": made_at_ms}, directory)
+    place.output.detail(export_state.text())
+    record = {
+        "dir": directory,
+        "found_by": found_by,
+        "durability": durability,
+        "backup_made_at_ms": made_at_ms,
+        "export": export_state.record(),
+    }
+    place.output.result(record, directory)
     return 0
 
 

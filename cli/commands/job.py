@@ -298,7 +298,7 @@ def run(
 
     rules = policy.rules()
     check_command(command[0])
-    with place.open() as bus, Supervisors() as supervisors:
+    with place.open(lives_long=True) as bus, Supervisors() as supervisors:
         if options.type is not None:
             note_other_form(place.output, bus, options.type)
         queue = options.open_queue(bus, rules)

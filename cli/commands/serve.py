@@ -79,7 +79,7 @@ def serve(
                 " put a proxy with TLS or a tunnel before it"
             )
 
-    with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:
+    with place.open(write_timeout_s=WRITE_TIMEOUT_S, lives_long=True) as bus:
         if port and is_served_at(bus, host, port):
             raise Refused(f"this bus is served there already, at http://{host}:{port}")
         options = Options(
@@ -131,7 +131,7 @@ def ui(
             return None
         return start_thread(lambda: _open(place.output, url), "browser")
 
-    with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:
+    with place.open(write_timeout_s=WRITE_TIMEOUT_S, lives_long=True) as bus:
         is_free = _is_free(port)
         if is_free or not is_served_at(bus, HOST, port):
             if not is_free:

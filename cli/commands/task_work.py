@@ -183,7 +183,7 @@ def work(
         ports=None if ports is None else Ports.read(ports),
         timeout_s=PROGRAM_TIMEOUT_S if timeout_s is None else timeout_s or None,
     )
-    with place.open() as bus:
+    with place.open(lives_long=True) as bus:
         task_worker = TaskWorker(bus, settings)
         place.output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
         return _TaskWorkerHost(place.output, task_worker).run(once=once, drain=drain)
@@ -234,7 +234,7 @@ def plan(
         picks_worker=pick,
         wait_s=arguments.seconds(wait, "--wait"),
     )
-    with place.open() as bus:
+    with place.open(lives_long=True) as bus:
         task_planner = TaskPlanner(bus, settings)
         place.output.remark(f"planner {planner!r} plans requests with {command[0]}; Ctrl-C ends it")
         _obey(place.output, lambda number, frame: task_planner.stop())

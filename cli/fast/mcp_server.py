@@ -42,7 +42,7 @@ def mcp(
     if sys.stdin is not None and sys.stdin.isatty():
         _explain_to_a_person(output, directory, user)
     serve_stdio(
-        lambda: _open_bus(output, directory, user),
+        lambda: _open_bus(output, directory, user, lives_long=True),
         agent=name,
         holder=holder(),
         profile=profile,
@@ -51,10 +51,12 @@ def mcp(
     return 0
 
 
-def _open_bus(output: Output, directory: str | None, user: bool) -> LocalBus:
+def _open_bus(
+    output: Output, directory: str | None, user: bool, *, lives_long: bool = False
+) -> LocalBus:
     from .. import arguments
 
-    return arguments.open_bus(output, directory, user)
+    return arguments.open_bus(output, directory, user, lives_long=lives_long)
 
 
 def _show_logs(output: Output) -> None:

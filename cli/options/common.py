@@ -90,10 +90,19 @@ class BusPlaceOnly:
     verbose: Verbose = False
     output: Output
 
-    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> LocalBus:
-        """Open the bus; a write waits up to `write_timeout_s` for other writers."""
+    def open(
+        self, *, write_timeout_s: float = WRITE_TIMEOUT_S, lives_long: bool = False
+    ) -> LocalBus:
+        """Open the bus; a write waits up to `write_timeout_s` for other writers.
+
+        With `lives_long` it is exported beside the command.
+        """
         return arguments.open_bus(
-            self.output, self.directory, self.user, write_timeout_s=write_timeout_s
+            self.output,
+            self.directory,
+            self.user,
+            write_timeout_s=write_timeout_s,
+            lives_long=lives_long,
         )
 
     def find(self) -> tuple[str, str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ...bus.errors import SegmentMissing
-from ...export.jsonl.exporter import MIN_PAUSE_S
+from ...export.jsonl.automatic import why_not
+from ...export.jsonl.exporter import MIN_PAUSE_S, exporters
 from ...export.jsonl.jsonl_file import crc_of, lines_of, stamp_of
 from ...export.jsonl.parts import (
     CURE,
@@ -198,28 +199,33 @@ def checks_of_export(bus: LocalBus, *, full: bool) -> dict[str, Callable[[], Fin
 def _export(bus: LocalBus) -> Finding:
     position = Position.of(bus).get()
     behind = _behind(bus, position)
-    running = holders(bus.layout.export_lock)
+    running = exporters(bus)
     if running and behind and not _gets_on(bus, position):
         return warn(f"{running[0]} exports, and does not get on: {behind:,} behind", "look at it")
     lost = RotatedParts(bus.layout.directory, Rotation.of(bus).get()).lacking() if position else []
     if lost:
         names = ", ".join(lost[:_NAMED]) + (" …" if len(lost) > _NAMED else "")
         mend = "'bus export' writes all parts again"
-        if running:  # it looks at them only when it starts
+        if holders(bus.layout.export_lock):  # it looks at them only when it starts
             mend = f"stop {running[0]}; then {mend}"
         return warn(f"not there, or not as exported: {names}", mend)
     if running:
         return ok(f"{running[0]} exports, {behind:,} behind")
+    left_alone = why_not(bus)
+    unasked = (
+        f"commands leave it alone: {left_alone}" if left_alone else "commands that publish export"
+    )
     if not position:
-        return ok("nothing was exported, and no exporter runs")
+        return ok(f"nothing was exported, and no exporter runs; {unasked}")
     if stamp_of(bus.layout.jsonl) is None:
         return warn(
             "bus.jsonl is not there: it was removed, or this is a backup, which has none",
             "'bus export' writes it",
         )
     if behind:
-        return warn(f"bus.jsonl is {behind:,} behind, and no exporter runs", "run 'bus export'")
-    return ok("everything was exported; no exporter runs")
+        text = f"bus.jsonl is {behind:,} behind, and no exporter runs; {unasked}"
+        return warn(text, "run 'bus export'")
+    return ok(f"everything was exported; no exporter runs; {unasked}")
 
 
 def _behind(bus: LocalBus, position: int) -> int:
@@ -240,9 +246,9 @@ def _lines(bus: LocalBus, full: bool) -> Finding:
     files = exported_files(bus.layout.jsonl)
     if not files:
         return ok("none")
-    if holders(bus.layout.export_lock):
-        return ok("an exporter is writing it")
     position = Position.of(bus)
+    if exporters(bus) and (not _behind(bus, position.get()) or _gets_on(bus, position.get())):
+        return ok("an exporter is writing it")
     if not position.get() and not os.stat(files[-1]).st_size:
         return ok("none")  # a new bus begins with an empty one
     if full:

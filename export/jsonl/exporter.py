@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from ...bus.doorbell import RECHECK_S, StopEvent, wait_for
 from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import check_progress
-from ...schema.directory.file_lock import FileLock
 from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, TimedOut, WrongProcess
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
-from ...schema.system_errors import unwritable
+from .automatic import BACKGROUND_LOCK, is_behind, why_not
+from .jsonl_file import stamp_of
 from .parts import NotImported, refuse_unknown
-from .writer import Position, Writer
+from .writer import Position, Writer, lock_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from logging import Logger
 
     from ...bus.local_bus import LocalBus
+    from ...schema.directory.file_lock import FileLock
+    from ...schema.directory.lock_holders import LockHolder
+    from .jsonl_file import Stamp
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
 #: with a commit, so without a pause the exporter would commit as often as all publishers together.
@@ -38,9 +43,18 @@ STILL_S = 0.25
 #: file before the next cut; where messages come fast it would miss lines of smaller files.
 MIN_ROTATE_BYTES = 100_000
 
+#: How often a command looks whether another one still exports in the background, in seconds.
+TAKE_OVER_S = 1.0
+
+#: How long a command that ends may go on exporting, in seconds.
+_LAST_S = 1.0
+
+#: The pauses after an export in the background that failed, from the first to the longest.
+_PAUSES_S = (2.0, 300.0)
 
 #: Errors that waiting can't cure; after other refusals, an import may still come.
 _FOR_GOOD = (Refused, BusMoved, WrongProcess)
+_BUS_IS_GONE = (BusMoved, WrongProcess)
 
 
 class ExporterRunning(Refused):
@@ -89,12 +103,8 @@ class Exporter:
         lock = self._lock_unless_exported()
         if lock is None:
             return 0
-        writer = Writer(self._bus)
-        try:
+        with closing(lock), self._writer() as writer:
             return writer.catch_up(progress)
-        finally:
-            writer.end()
-            lock.close()
 
     def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
         """Write the file again from the whole log, and replace the old file atomically.
@@ -112,12 +122,8 @@ class Exporter:
             BusUnusable: the file can't be written; the old file is as it was.
         """
         check_progress(progress)
-        lock = self._lock_or_raise()
-        try:
-            with self._writer() as writer:
-                return writer.rebuild(progress)
-        finally:
-            lock.close()
+        with closing(self._lock_or_raise()), self._writer() as writer:
+            return writer.rebuild(progress)
 
     def rotate(self, limit_bytes: int, *, progress: Callable[[int], object] | None = None) -> int:
         """Cut `bus.jsonl` where it would outgrow a size, now and in every later export.
@@ -145,12 +151,8 @@ class Exporter:
                 " more often, 'tail -F' misses lines"
             )
         check_progress(progress)
-        lock = self._lock_or_raise()
-        try:
-            with self._writer() as writer:
-                return writer.rotate(limit_bytes, progress)
-        finally:
-            lock.close()
+        with closing(self._lock_or_raise()), self._writer() as writer:
+            return writer.rotate(limit_bytes, progress)
 
     def follow(self) -> None:
         """Export every message soon after it is published; blocks until `stop` is called.
@@ -164,20 +166,15 @@ class Exporter:
                 of the next part.
             BusMoved: the bus is no longer where it was.
         """
-        lock = self._lock_or_raise()
-        writer = Writer(self._bus)
+        with closing(self._lock_or_raise()), self._writer() as writer:
 
-        def look() -> None:
-            self._catch_up_patiently(writer)
-            self._ready.set()
-            time.sleep(MIN_PAUSE_S)
+            def look() -> None:
+                self._catch_up_patiently(writer)
+                self._ready.set()
+                time.sleep(MIN_PAUSE_S)
 
-        try:
             wait_for(self._bus, look, recheck_s=RECHECK_S, stop=self._stop)
             self._catch_up_patiently(writer)
-        finally:
-            writer.end()
-            lock.close()
 
     def start(self) -> None:
         """Run `follow` in a thread; returns when it has exported what was there.
@@ -250,11 +247,7 @@ class Exporter:
     def _lock(self) -> FileLock | None:
         """Return the export lock, taken, or None when another exporter has it."""
         engine_of(self._bus).require_writable()  # its position could not be stored after the file
-        path = self._bus.layout.export_lock
-        try:
-            lock = FileLock(path)
-        except OSError as error:
-            raise unwritable(path, error) from error
+        lock = lock_on(self._bus.layout.export_lock)
         if lock.try_acquire():
             return lock
         lock.close()
@@ -290,9 +283,157 @@ class Exporter:
         return lock
 
     def _lock_or_raise(self) -> FileLock:
-        lock = self._lock()
+        deadline = time.monotonic() + STILL_S
+        # A command that exports by itself has the lock for a moment only.
+        while (lock := self._lock()) is None and time.monotonic() < deadline:
+            time.sleep(MIN_PAUSE_S)
         if lock is None:
             raise ExporterRunning(
                 f"another exporter is at work on the bus in {self._bus.layout.directory}"
             )
         return lock
+
+
+class _Stopped(Exception):
+    """The time after a stop is over."""
+
+
+class BackgroundExporter:
+    """Exports beside a command that lives long, as long as no other command does.
+
+    It gives way to an exporter that was asked for. What keeps it from exporting is logged once, and
+    tried again.
+    """
+
+    def __init__(self, bus: LocalBus) -> None:
+        self._bus = bus
+        self._stop = StopEvent()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last_s = float("inf")
+        self._trouble = ""
+        self._failed: Stamp | None = None
+        self._pause_s = self._due_s = 0.0
+
+    def start(self) -> None:
+        """Begin, in a thread; returns at once."""
+        self._thread = start_thread(self._run, "ackbus-export")
+
+    def stop(self) -> None:
+        """End after a last export, which gets a second."""
+        self._last_s = time.monotonic() + _LAST_S
+        self._ended.set()
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(2 * _LAST_S)
+
+    def _run(self) -> None:
+        try:
+            with closing(lock_on(self._bus.layout.files.path_of(BACKGROUND_LOCK))) as lock:
+                while not lock.try_acquire():
+                    if self._ended.wait(TAKE_OVER_S):
+                        return
+                wait_for(self._bus, self._look, recheck_s=RECHECK_S, stop=self._stop)
+                self._look()
+        except (AckbusError, OSError) as error:  # the bus is gone, or was closed
+            self._log().debug("no export in the background: %s", error)
+        except Exception as error:  # of damaged rows; the command itself goes on
+            self._log().warning("no export in the background: %s", error)
+        finally:
+            engine_of(self._bus).close_thread()
+
+    def _look(self) -> None:
+        """Export what is new, unless another exporter is at work."""
+        if not is_behind(self._bus) or why_not(self._bus) is not None or self._is_hopeless():
+            return
+        try:
+            with closing(lock_on(self._bus.layout.export_lock)) as lock:
+                if lock.try_acquire():
+                    self._catch_up()
+        except (AckbusError, OSError) as error:
+            if isinstance(error, _BUS_IS_GONE):
+                raise
+            self._say(str(error))
+            first_s, longest_s = _PAUSES_S
+            self._pause_s = min(max(first_s, 2 * self._pause_s), longest_s)
+            self._due_s = time.monotonic() + self._pause_s
+            self._failed = stamp_of(self._bus.layout.jsonl)
+        if not self._stop.is_set:
+            time.sleep(MIN_PAUSE_S)
+
+    def _catch_up(self) -> None:
+        writer = Writer(self._bus)
+        try:
+            writer.catch_up(self._go_on)
+            self._pause_s, self._trouble = 0.0, ""
+        except _Stopped:
+            return  # the next exporter goes on
+        finally:
+            writer.end()
+
+    def _go_on(self, _: int) -> None:
+        if time.monotonic() > self._last_s:
+            raise _Stopped
+
+    def _is_hopeless(self) -> bool:
+        """Whether an export has just failed, and the file is the same as then."""
+        is_pausing = bool(self._pause_s) and time.monotonic() < self._due_s
+        return is_pausing and stamp_of(self._bus.layout.jsonl) == self._failed
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._log().warning("bus.jsonl is behind: %s", trouble)
+
+    def _log(self) -> Logger:
+        import logging
+
+        return logging.getLogger("ackbus.export")
+
+
+class ExportState:
+    """The processes that export a bus, and how far the export is.
+
+    Attributes:
+        by: the processes that export; none where the system does not tell.
+        last_seq: the last message in `bus.jsonl`.
+        behind: how many seqs the log is further.
+        left_alone: why commands don't export it unasked, or None: they do.
+    """
+
+    __slots__ = ("behind", "by", "last_seq", "left_alone")
+
+    def __init__(self, bus: LocalBus) -> None:
+        self.by = exporters(bus)
+        self.last_seq = Position.of(bus).get()
+        self.behind = bus.log.newest_seq() - self.last_seq
+        self.left_alone = why_not(bus)
+
+    def text(self) -> str:
+        """Return it for people, in a line."""
+        state = f"bus.jsonl has the log up to {self.last_seq}, {self.behind:,} behind"
+        if self.by:
+            return f"{state}; {self.by[0]} on {os.uname().nodename} exports"
+        if self.left_alone is not None:
+            return f"{state}; commands leave it alone: {self.left_alone}"
+        return f"{state}; commands that publish export"
+
+    def record(self) -> dict[str, object]:
+        """Return its JSON object."""
+        return {
+            "by": [{"pid": process.pid, "command": process.command} for process in self.by],
+            "host": os.uname().nodename,
+            "last_seq": self.last_seq,
+            "behind": self.behind,
+            "left_alone": self.left_alone,
+        }
+
+
+def exporters(bus: LocalBus) -> list[LockHolder]:
+    """Return the processes that export: one that was asked to, or else the one in the background.
+
+    Locks are of one host, so they run on this one.
+    """
+    from ...schema.directory.lock_holders import holders
+
+    return holders(bus.layout.export_lock) or holders(bus.layout.files.path_of(BACKGROUND_LOCK))

@@ -99,10 +99,10 @@ class JsonlFile:
                 self._crc = crc32(data[:written], self._crc)
             data = data[written:]
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield all lines from the first on, with their newlines; a torn last line has none."""
+    def lines(self, start: int = 0) -> Iterator[bytes]:
+        """Yield all lines from an offset on, with their newlines; a torn last line has none."""
         with os.fdopen(self._fd, "rb", closefd=False) as stream:
-            stream.seek(0)
+            stream.seek(start)
             yield from _lines(stream, self._path)
 
     def shorten(self, count: int) -> None:
@@ -137,6 +137,11 @@ class JsonlFile:
         if self._crc is None:
             self._crc = crc_of(self.lines())
         return self._crc
+
+    def crc_upto(self, size: int) -> int:
+        """Return the CRC-32 of the first bytes, so many."""
+        steps = range(0, size, _STEP_BYTES)
+        return crc_of(os.pread(self._fd, min(_STEP_BYTES, size - at), at) for at in steps)
 
     def go_on_from(self, crc: int | None) -> None:
         """Set the known CRC-32 of an unchanged file, so that it need not be read."""

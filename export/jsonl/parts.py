@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
 from itertools import count
 
 import orjson
 
+from ...bus.log.archive_reader import MAX_LINE_BYTES
 from ...schema.directory.folder import Folder
 from ...schema.errors import BusUnusable, Refused
 from .jsonl_file import JsonlFile, lines_of, open_exported, stamp_of
@@ -38,10 +38,9 @@ PART_GLOB = f"bus-{'[0-9]' * 6}.jsonl"
 STAGED = ".new"
 
 #: The name of the index.
-_INDEX = "bus.index.json"
+INDEX = "bus.index.json"
 
 
-@dataclass(frozen=True, slots=True)
 class RotatedPart:
     """One rotated file.
 
@@ -53,12 +52,19 @@ class RotatedPart:
         sha256: the checksum of its bytes, in hexadecimal digits.
     """
 
-    name: str
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    sha256: str
+    # No dataclass: short commands load this module, and would wait a millisecond for its methods.
+    __slots__ = ("bytes", "first_seq", "last_seq", "messages", "name", "sha256")
+
+    def __init__(
+        self, name: str, first_seq: int, last_seq: int, messages: int, bytes: int, sha256: str
+    ) -> None:
+        self.name, self.first_seq, self.last_seq = name, first_seq, last_seq
+        self.messages, self.bytes, self.sha256 = messages, bytes, sha256
+
+    def record(self) -> dict[str, Any]:
+        """Return it as it is in the index."""
+        order = ("name", "first_seq", "last_seq", "messages", "bytes", "sha256")
+        return {name: getattr(self, name) for name in order}
 
 
 def part_names(directory: str) -> list[str]:
@@ -155,7 +161,7 @@ class RotatedParts:
             return []
         recorded = self._read()
         if recorded is None:
-            return [_INDEX]
+            return [INDEX]
         return [part.name for part in recorded if not self._is_in_place(part)]
 
     def recorded(self) -> list[RotatedPart]:
@@ -171,7 +177,7 @@ class RotatedParts:
         """
         names = part_names(self._directory)
         if not self._limit:
-            return not names and self._folder.look(_INDEX) is None
+            return not names and self._folder.look(INDEX) is None
         recorded = self._read()
         if recorded is None or not all(map(self._is_in_place, recorded)):
             return False
@@ -181,6 +187,9 @@ class RotatedParts:
             return True
         if not after_crash or names != [*expected, part_name(len(expected) + 1)]:
             return False
+        size = self._size(names[-1])
+        if size is None or size > max(self._limit, MAX_LINE_BYTES):
+            return False  # it is read to its end: no part is so large, but what a clone brought
         try:
             cut = _describe(self._folder.path_of(names[-1]))
         except Refused:
@@ -214,7 +223,7 @@ class RotatedParts:
         """
         before = part_names(self._directory)  # without the index none is known behind a gap
         if self._limit:
-            self._folder.remove(_INDEX)
+            self._folder.remove(INDEX)
         else:
             self._rename(fresh, jsonl)  # before the parts go: it has all that they have
         for number, path in enumerate(staged, 1):
@@ -224,14 +233,17 @@ class RotatedParts:
             if name not in current:
                 self._folder.remove(name)
         if not self._limit:
-            self._folder.remove(_INDEX)
+            self._folder.remove(INDEX)
             return
         self._rename(fresh, jsonl)
         self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
 
     def _is_in_place(self, part: RotatedPart) -> bool:
-        status = self._folder.look(os.path.basename(part.name))
-        return status is not None and status.st_size == part.bytes
+        return self._size(part.name) == part.bytes
+
+    def _size(self, name: str) -> int | None:
+        status = self._folder.look(name)
+        return None if status is None else status.st_size
 
     def _rename(self, path: str, to: str) -> None:
         self._folder.rename(os.path.basename(path), os.path.basename(to))
@@ -242,16 +254,28 @@ class RotatedParts:
             index = _read_index(self._directory)
             if index["rotate_bytes"] != self._limit:
                 return None
-            return [RotatedPart(**fields) for fields in index["parts"]]
+            return [_part_of(fields) for fields in index["parts"]]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
     def _store(self, parts: list[RotatedPart]) -> None:
-        index = {"rotate_bytes": self._limit, "parts": [asdict(part) for part in parts]}
-        with self._folder.new(_INDEX + STAGED) as file:
+        index = {"rotate_bytes": self._limit, "parts": [part.record() for part in parts]}
+        with self._folder.new(INDEX + STAGED) as file:
             file.write(orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n")
-        self._folder.rename(_INDEX + STAGED, _INDEX)
+        self._folder.rename(INDEX + STAGED, INDEX)
         self._parts = parts
+
+
+def _part_of(fields: dict[str, Any]) -> RotatedPart:
+    """Return a part of the index, which may have come with a clone.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    part = RotatedPart(**fields)
+    if not re.fullmatch(r"bus-[0-9]{6,}\.jsonl", part.name) or not isinstance(part.bytes, int):
+        raise ValueError("a part has another name, or no size")
+    return part
 
 
 def whole_parts(directory: str) -> frozenset[str]:
@@ -272,7 +296,7 @@ def whole_parts(directory: str) -> frozenset[str]:
 def index_file(directory: str) -> list[str]:
     """Return the path of the index, if there is an index."""
     folder = Folder(directory)
-    return [folder.path_of(_INDEX)] if folder.has(_INDEX) else []
+    return [folder.path_of(INDEX)] if folder.has(INDEX) else []
 
 
 def _limit(directory: str) -> int:
@@ -291,7 +315,7 @@ def _recorded(directory: str) -> int:
 
 
 def _read_index(directory: str) -> Any:
-    with open_exported(os.path.join(directory, _INDEX)) as file:
+    with open_exported(os.path.join(directory, INDEX)) as file:
         if os.fstat(file.fileno()).st_size > _MAX_INDEX_BYTES:
             raise ValueError("an index is not so large")
         return orjson.loads(file.read())
@@ -369,15 +393,22 @@ def exported_files(jsonl: str) -> list[str]:
     return parts if stamp_of(jsonl) is None else [*parts, jsonl]
 
 
-def last_in_log(bus: LocalBus, lines: Iterable[bytes]) -> tuple[int, int] | None:
+def last_in_log(
+    bus: LocalBus, lines: Iterable[bytes], *, after_seq: int = 0
+) -> tuple[int, int] | None:
     """Compare the lines of all files with the log: they must be its beginning, to the byte.
+
+    Args:
+        bus: an open bus.
+        lines: of all files, or those after a message.
+        after_seq: that message.
 
     Returns:
         The seq of the last whole line, and how many bytes of a torn line come after it. None when
         a line is foreign, doubled, missing or out of its place.
     """
-    messages = bus.log.read()
-    last_seq = torn = 0
+    messages = bus.log.read(after_seq=after_seq)
+    last_seq, torn = after_seq, 0
     for line in lines:
         message = next(messages, None)
         if torn or message is None:

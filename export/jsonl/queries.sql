@@ -19,3 +19,10 @@ SELECT value FROM meta WHERE key = 'export_rotate_bytes';
 -- name: set_rotation
 INSERT INTO meta (key, value) VALUES ('export_rotate_bytes', ?)
   ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: automatic
+SELECT value FROM meta WHERE key = 'export_automatic';
+
+-- name: set_automatic
+INSERT INTO meta (key, value) VALUES ('export_automatic', ?)
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value;

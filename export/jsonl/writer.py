@@ -47,6 +47,9 @@ _SQL = Queries(beside=__file__)
 #: loss may take any of its bytes and leave its stamp. Its checksum follows.
 _STAMPED = 5
 
+#: The place of the size among these words.
+_SIZE = 2
+
 
 class Position(Table):
     """The seq of the last message in `bus.jsonl`, as the database knows it."""
@@ -66,6 +69,14 @@ class Position(Table):
         """Return the CRC-32 of the file as the exporter left it; None if unknown."""
         return crc_in_mark(self._mark())
 
+    def left(self) -> tuple[int, int] | None:
+        """Return the size in bytes and the CRC-32 of the file as the exporter left it, if known."""
+        mark = self._mark()
+        crc = crc_in_mark(mark)
+        if crc is None or mark[0] != str(self.get()) or not mark[_SIZE].isdecimal():
+            return None
+        return (int(mark[_SIZE]), crc) if len(mark[_SIZE]) < 16 else None
+
     def set(self, seq: int, stamp: Stamp, crc: int) -> None:
         """Store the seq and the identity of the file; only the running exporter calls it."""
         mark = " ".join([*_mark_fields(seq, stamp), str(crc)])
@@ -74,8 +85,8 @@ class Position(Table):
             self._engine.change(_SQL["set_mark"], (mark,))
 
     def _mark(self) -> list[str]:
-        mark: str | None = self._engine.value(_SQL["mark"])
-        return (mark or "").split(" ")
+        mark = self._engine.value(_SQL["mark"])
+        return mark.split(" ") if isinstance(mark, str) else [""]
 
 
 def _mark_fields(seq: int, stamp: Stamp) -> list[str]:
@@ -84,7 +95,7 @@ def _mark_fields(seq: int, stamp: Stamp) -> list[str]:
 
 def crc_in_mark(mark: list[str]) -> int | None:
     """Return the checksum of the file in the mark of an export."""
-    has_one = len(mark) > _STAMPED and mark[_STAMPED].isdecimal()
+    has_one = len(mark) > _STAMPED and mark[_STAMPED].isdecimal() and len(mark[_STAMPED]) < 16
     return int(mark[_STAMPED]) if has_one else None
 
 
@@ -98,6 +109,18 @@ class Rotation(Table):
     def set(self, limit: int) -> None:
         """Store the size; the files must then be rewritten, under the same export lock."""
         self._engine.change(_SQL["set_rotation"], (str(limit),))
+
+
+class Automatic(Table):
+    """Whether commands export by themselves: an entry of the table `meta`."""
+
+    def get(self) -> bool:
+        """Return whether they do; a value that is not known counts as off."""
+        return self._engine.value(_SQL["automatic"]) in (None, "on")
+
+    def set(self, on: bool) -> None:
+        """Store it; programs that run see it at their next export."""
+        self._engine.change(_SQL["set_automatic"], ("on" if on else "off",))
 
 
 #: The name of the lock file of the writer.
@@ -123,7 +146,15 @@ def writing_lock(directory: str) -> FileLock:
     Raises:
         BusUnusable: its file can't be opened.
     """
-    path = os.path.join(directory, WRITING_LOCK)
+    return lock_on(os.path.join(directory, WRITING_LOCK))
+
+
+def lock_on(path: str) -> FileLock:
+    """Return a lock of the bus directory; it is not taken yet.
+
+    Raises:
+        BusUnusable: its file can't be opened.
+    """
     try:
         return FileLock(path)
     except OSError as error:
@@ -161,9 +192,7 @@ class Writer:
     def _catch_up(self, progress: Callable[[int], object] | None) -> int:
         try:
             count = self._open(progress)
-            newest = self._bus.log.newest_seq()
-            messages = self._bus.log.read(after_seq=self._last_seq, upto_seq=newest)
-            for lines, last_seq in _batches(messages):
+            for lines, last_seq in _batches(self._missing()):
                 self._append(lines)
                 self._last_seq = last_seq
                 self._store_position()
@@ -176,6 +205,11 @@ class Writer:
                 raise unwritable(self._path, error) from error
             raise
         return count
+
+    def _missing(self) -> Iterator[Message]:
+        """Yield the messages that are to be appended now."""
+        newest = self._bus.log.newest_seq()
+        return self._bus.log.read(after_seq=self._last_seq, upto_seq=newest)
 
     def rebuild(self, progress: Callable[[int], object] | None = None) -> int:
         """Rewrite all files, if the log has all their messages, and return the number of lines.
@@ -302,7 +336,7 @@ class Writer:
                 self._file.go_on_from(self._position.crc())
                 self._last_seq = self._position.get()
                 return 0
-            resumed = last_in_log(self._bus, self._lines())
+            resumed = self._resumed()
             if resumed is not None:
                 self._last_seq, torn = resumed
                 self._file.shorten(torn)
@@ -313,6 +347,10 @@ class Writer:
     def _store_position(self) -> None:
         assert self._file is not None
         self._position.set(self._last_seq, self._file.stamp, self._file.crc)
+
+    def _resumed(self) -> tuple[int, int] | None:
+        """Return where the files end in the log, as `last_in_log` does."""
+        return last_in_log(self._bus, self._lines())
 
     def _lines(self) -> Iterator[bytes]:
         """Yield the lines of all files; the open file is read from its descriptor."""

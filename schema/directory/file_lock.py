@@ -86,9 +86,9 @@ class FileLock:
         if waiter is None or not waiter.queued:
             if self.try_acquire():
                 return
-            if waiter is None:
+            if waiter is None and timeout_s > 0:
                 waiter = self._waiter = _Waiter(self._fd)
-        if not waiter.wait(timeout_s):
+        if waiter is None or not waiter.wait(timeout_s):
             raise BusBusy(
                 f"another process has held {self._path} for {timeout_s:g} s;"
                 " look for a stopped process, then try again"

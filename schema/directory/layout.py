@@ -22,6 +22,9 @@ BUS_DIR_VARIABLE = "BUS_DIR"
 #: The environment variable that names the directory of the keys that messages are signed with.
 KEYS_DIR_VARIABLE = "BUS_KEYS_DIR"
 
+#: The environment variable that keeps commands from exporting by themselves, with the value `off`.
+EXPORT_VARIABLE = "BUS_EXPORT"
+
 #: Filesystems on which SQLite's write-ahead log fails or corrupts: its shared memory does not
 #: cross machines, and their locks can't be trusted.
 NETWORK_FILESYSTEMS = frozenset(
@@ -29,6 +32,11 @@ NETWORK_FILESYSTEMS = frozenset(
     | {"fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "lustre", "ncpfs"}
     | {"nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs", "virtiofs"}
 )
+
+
+def may_export_unasked() -> bool:
+    """Whether the environment lets commands keep `bus.jsonl`; a value that is not known is off."""
+    return os.environ.get(EXPORT_VARIABLE, "") in ("", "on")
 
 
 class Layout:

@@ -33,6 +33,8 @@ so do the manual pages that `bus completion man DIR` writes.
   `.worker-state/` from the working directory upwards, which must be yours or root's
   ([unless you trust it](security.md#what-is-protected)). `BUS_AGENT` is the default of `--from` and
   `--agent`.
+- Commands that publish [export it](how-to/watch-with-tail.md#who-keeps-the-file) to `bus.jsonl`;
+  `BUS_EXPORT=off` keeps them from that.
 - Errors are one line on stderr, `bus: …`; with `--json` it is an object: `error`, the exit `code`,
   and in `context` the `kind` with its facts. `-v` adds what led to them.
 

@@ -288,12 +288,13 @@ def test_a_long_reader_that_keeps_the_log_growing_is_told(
 
 def test_the_export_is_followed(bus: Bus, doctor: Doctor, start_bus: StartBus) -> None:
     bus.publish("note", from_agent="ann")
-    assert doctor()["export"][1] == "nothing was exported, and no exporter runs"
+    unasked = "commands that publish export"
+    assert doctor()["export"][1] == f"nothing was exported, and no exporter runs; {unasked}"
     Exporter(bus).export_once()
     bus.publish("note", from_agent="ann")
     assert doctor()["export"] == (
         "warn",
-        "bus.jsonl is 1 behind, and no exporter runs",
+        f"bus.jsonl is 1 behind, and no exporter runs; {unasked}",
     )
     process = start_bus("export", "--follow")
     wait_until(lambda: Exporter(bus).position == 2)

@@ -30,11 +30,13 @@ class Counting(apsw.VFS):
     def xOpen(self, name, flags):
         return File(self.base, name, flags)
 counting = Counting()
+from ackbus.cli.ending import guarded
 from ackbus.cli.fast import hot
 from ackbus.cli.show.output import Output
-call = hot.parse(Output(), sys.argv[1:])
+output = Output()
+call = hot.parse(output, sys.argv[1:])
 assert call is not None, "not a hot command"
-assert call() == 0
+assert guarded(output, call) == 0
 print("syncs", syncs)
 """
 

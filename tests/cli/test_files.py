@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.export.jsonl.exporter import exporters
 from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
@@ -26,6 +27,24 @@ def test_export_writes_what_is_new_and_rebuilds(run_bus: RunBus, bus: Bus, bus_d
     assert json.loads(run_bus("export", "--rebuild", "--json").out)["exported"] == 1
     assert jsonl.read_bytes() == written
     assert_error(run_bus("export", "--rebuild", "--follow"), 2, "--follow")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line", ["run --type work -- true", "listen ann -- true", "serve --port 0"]
+)
+def test_a_command_that_lives_long_exports_and_another_takes_over(
+    line: str, start_bus: StartBus, bus: Bus, bus_dir: Path
+) -> None:
+    first = start_bus(*line.split())
+    wait_until(lambda: [process.pid for process in exporters(bus)] == [first.pid])
+    second = start_bus("listen", "bob", "--", "true")
+    bus.publish("note", from_agent="a")
+    wait_until(lambda: (bus_dir / "bus.jsonl").read_bytes().count(b'"type":"note"') == 1)
+    first.kill()
+    wait_until(lambda: [process.pid for process in exporters(bus)] == [second.pid])
+    bus.publish("note", from_agent="a")
+    wait_until(lambda: (bus_dir / "bus.jsonl").read_bytes().count(b'"type":"note"') == 2)
 
 
 def test_one_follower_exports_until_it_is_told_to_stop(

@@ -149,8 +149,20 @@ def test_hot_commands_load_little(
     heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
     heavy |= {"bisect", "struct"}
     assert not loaded & heavy
-    assert not {name for name in loaded if "ackbus.export" in name}
+    exporting = {name for name in loaded if "ackbus.export" in name}
+    names = ("automatic", "jsonl_file", "parts", "writer") if arguments[0] == "publish" else ()
+    assert exporting >= {f"ackbus.export.jsonl.{name}" for name in names}
+    assert len(exporting) <= (len(names) and 6)
     assert "ackbus.bus.log.archive_records" not in loaded
+
+
+def test_a_publish_that_is_not_to_export_loads_nothing_for_it(
+    bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    env = bus_env | {"BUS_EXPORT": "off"}
+    loaded, _ = loaded_by(("publish", "t", "body", "--from", "a"), bus_dir.parent, env)
+    assert "ackbus.cli.fast.actions" in loaded
+    assert not {name for name in loaded if "ackbus.export" in name}
 
 
 def test_nothing_is_collected_while_modules_load_and_all_that_comes_later_may_be(

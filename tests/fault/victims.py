@@ -5,10 +5,13 @@ import os
 import resource
 import sys
 import time
+from contextlib import suppress
 from itertools import count
 
 from ackbus import Bus, Draft, Exporter, Inbox, Message
 from ackbus.errors import AckbusError
+from ackbus.export.jsonl.automatic import export_briefly
+from ackbus.export.jsonl.exporter import BackgroundExporter
 
 
 def tell(value: object) -> None:
@@ -116,6 +119,24 @@ def follower(directory: str) -> None:
     with Bus.open(directory) as bus:
         tell("ready")
         Exporter(bus).follow()
+
+
+def short(directory: str, name: str) -> None:
+    """Publishes and exports as short commands do, for ever; tells each id when it has ended."""
+    for number in count():
+        with Bus.open(directory) as bus:
+            receipt = bus.publish("work", [name, number, "x" * 50], from_agent=name)
+            with suppress(AckbusError):
+                export_briefly(bus)
+        tell(receipt.id)
+
+
+def beside(directory: str) -> None:
+    """Exports as a command that lives long does, until it is killed."""
+    with Bus.open(directory) as bus:
+        BackgroundExporter(bus).start()
+        tell("ready")
+        time.sleep(600)
 
 
 def starved(directory: str, limit: str) -> None:

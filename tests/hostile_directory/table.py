@@ -27,6 +27,8 @@ from ackbus.doctor.checks.export import checks_of_export
 from ackbus.errors import AckbusError
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
+from ackbus.export.jsonl.automatic import export_briefly
+from ackbus.export.jsonl.exporter import BackgroundExporter
 from ackbus.export.jsonl.jsonl_file import open_exported
 from ackbus.export.jsonl.parts import exported_files
 from ackbus.schema.findings import examine
@@ -57,6 +59,7 @@ FILES = [
     *("bus.jsonl", "bus.jsonl.new", "bus.index.json", "bus.index.json.new"),
     *("bus-000001.jsonl", "bus-000001.jsonl.new", "bus-000009.jsonl"),
     *("doorbell", "write.lock", "export.lock", "archive.lock", "search.lock", ".gitignore"),
+    *("jsonl.lock", "background.lock"),
     *(f"archive/{segment_name(1)}", f"archive/{segment_name(11)}.new"),
     *(f"woken/{_BOB}", "backup.json", "BLOB"),
 ]
@@ -242,6 +245,12 @@ def _listen(bus: Bus) -> None:
         listener.wait(0)
 
 
+def _beside(bus: Bus) -> None:
+    exporter = BackgroundExporter(bus)
+    exporter.start()
+    exporter.stop()
+
+
 def _in_another_thread(bus: Bus) -> None:
     """A thread opens the files of SQLite and the lock by their names."""
     file_of(bus).close_thread()
@@ -255,6 +264,8 @@ ACTS: dict[str, Callable[[Bus], object]] = {
     "ring": lambda bus: ring(bus),
     "listen": _listen,
     "publish in a thread": _in_another_thread,
+    "export at the end": lambda bus: export_briefly(bus),
+    "export beside": _beside,
     "poll": lambda bus: Inbox(bus, "bob").poll(5),
     "read": lambda bus: [message.payload for message in bus.read()],
     "search": lambda bus: bus.search("small"),

@@ -73,7 +73,10 @@ def test_what_a_user_may_not_read_is_told_in_a_line(kind: Kind, tmp_path: Path) 
 
 COMMANDS = [
     ("archive --older-than 0s", "archive/000000000011.jsonl.zst.new"),
-    ("publish note x --from ann", "doorbell"),
+    *(
+        ("publish note x --from ann", name)
+        for name in ("doorbell", "bus.jsonl", "bus.index.json", "jsonl.lock", "background.lock")
+    ),
     ("listen ann --drain -- true", "doorbell"),
     *((command, "bus.jsonl") for command in ("export", "import", "doctor --full", "stats")),
     *((command, "bus.index.json") for command in ("export", "git-textconv bus.jsonl")),

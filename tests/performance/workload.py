@@ -51,6 +51,8 @@ from ackbus.doctor.repair.files_beside import read_segment
 from ackbus.errors import AckbusError, AnsweredAgainWarning, LimitReached
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
+from ackbus.export.jsonl.automatic import export_briefly
+from ackbus.export.jsonl.writer import Automatic
 from ackbus.model import QueueStats, Trace
 from ackbus.schema.findings import examine
 from ackbus.schema.message.patterns import TypePattern
@@ -337,6 +339,8 @@ def use_search(bus: Bus) -> None:
 
 
 def use_files(bus: Bus, folder: Path) -> None:
+    Automatic.of(bus).set(True)
+    export_briefly(bus)
     Exporter(bus).export_once()
     Exporter(bus).rotate(100_000)
     Exporter(bus).rebuild()

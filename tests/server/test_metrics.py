@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from ackbus import Bus, Draft, Inbox, Queue, Worker
 from ackbus.errors import BusBusy
+from ackbus.export.jsonl.writer import Automatic
 from ackbus.schema.queries import file_of
 from ackbus.server.access.access import BusAccess
 from ackbus.server.access.tokens import Scope, Tokens
@@ -23,7 +24,8 @@ from .conftest import Serve, problem, scrape
 
 @pytest.fixture
 def busy(bus: Bus) -> Bus:
-    """A bus with something of everything, and two jobs."""
+    """A bus with something of everything, and two jobs; its server exports nothing unasked."""
+    Automatic.of(bus).set(False)
     bus.publish_many([Draft("task", n, from_agent="a") for n in range(5)])
     Inbox(bus, "reader").ack(2)
     Queue.create(bus, "job")
