@@ -28,14 +28,17 @@ def open_bus(
     *,
     write_timeout_s: float = WRITE_TIMEOUT_S,
     lives_long: bool = False,
+    exports_all: bool = False,
 ) -> LocalBus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name.
 
-    With `lives_long` it is exported beside the command; else at its end, if it has published.
+    With `lives_long` it is exported beside the command; else at its end, if it has published: with
+    `exports_all` whole, else as much as takes no time.
     """
     from .exporting import CommandBus  # the guard most often needs no more than the file
 
     bus = CommandBus(open_file(output, directory, user, write_timeout_s=write_timeout_s))
+    bus.export_after(output, exports_all=exports_all)
     if lives_long:
         bus.export_beside()
     return bus

@@ -28,8 +28,7 @@ def guarded(output: Output, call: Callable[[], int]) -> int:
     try:
         return _run(output, call)
     finally:
-        if (exporting := sys.modules.get(f"{__package__}.exporting")) is not None:
-            exporting.export_at_end(output)
+        output.call_afterwards()
 
 
 def _run(output: Output, call: Callable[[], int]) -> int:

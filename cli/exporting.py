@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from ..export.jsonl.exporter import BackgroundExporter
     from .show.output import Output
 
-#: The buses that stay open until the output of the command is out.
-_unclosed: list[CommandBus] = []
-
-_exports_all = False
-
 
 class CommandBus(LocalBus):
     """The bus of a command, which is exported, unless nothing was published here.
@@ -30,7 +25,17 @@ class CommandBus(LocalBus):
     and nobody is to wait for these.
     """
 
+    _output: Output
+    _exports_all: bool
     _exporter: BackgroundExporter | None = None
+    _is_ending = False
+
+    def export_after(self, output: Output, *, exports_all: bool) -> None:
+        """Export what is published here when the output of the command line is out.
+
+        With `exports_all` that is all that is missing, else as much as takes no time.
+        """
+        self._output, self._exports_all = output, exports_all
 
     def export_beside(self) -> None:
         """Export in a thread from now on, while no other command does."""
@@ -45,30 +50,23 @@ class CommandBus(LocalBus):
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
             exporter.stop()
+        elif self._is_ending:
+            return
         elif self._doorbell.was_rung and may_export_unasked():
-            if self not in _unclosed:
-                _unclosed.append(self)
+            self._is_ending = True
+            self._output.call_after(self._export_and_close)
             return
         super().close()
 
-
-def export_all_at_end() -> None:
-    """Export at the end all that is missing, since this command publishes many messages."""
-    global _exports_all
-    _exports_all = True
-
-
-def export_at_end(output: Output) -> None:
-    """Export what was published here, and close the buses. Never raises, and never waits."""
-    while _unclosed:
-        bus = _unclosed.pop()
+    def _export_and_close(self) -> None:
+        """Export what was published here. Never raises, and never waits."""
         try:
             # Loaded here: most commands publish nothing.
             from ..export.jsonl.automatic import export_all, export_briefly
 
-            (export_all if _exports_all else export_briefly)(bus)
+            (export_all if self._exports_all else export_briefly)(self)
         except (Exception, KeyboardInterrupt) as error:  # the command itself is done
-            output.detail(f"bus.jsonl is behind: {error}")
+            self._output.detail(f"bus.jsonl is behind: {error}")
         finally:
             with suppress(AckbusError):  # a transaction is open where the command was interrupted
-                super(CommandBus, bus).close()
+                super().close()

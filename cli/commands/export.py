@@ -24,7 +24,6 @@ from ...schema.errors import InvalidInput, NotFound, Refused, shown
 from ...schema.message.patterns import TypePattern
 from ...schema.stop_limit import obey
 from ..definition import Commands, optional, optional_word
-from ..exporting import export_all_at_end
 from ..logs import show_logs
 from ..options.common import HERE, TYPE_HELP, BusPlace, Json, OfAgent, Verbose
 from ..options.payload import open_input
@@ -165,8 +164,7 @@ def import_(
     listed; then the exit code is 3.
     """
     fields = _fields(field_map or ())
-    export_all_at_end()
-    with place.open() as bus:
+    with place.open(exports_all=True) as bus:
         names = [file] if file is not None else exported_files(bus.layout.jsonl)
         if names in ([], [bus.layout.jsonl]) and not has_export(bus.layout):
             raise NotFound(f"{bus.layout.jsonl} is not there, or empty; name a FILE")

@@ -77,13 +77,13 @@ def graph(
     with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
-        workers = Claims.of(bus).workers()
+        worker_of = Claims.of(bus).worker_of
         drawing: Drawing
         if agents:
-            drawing = pictures.Links.of(messages, limit=limit or _PAIRS, workers=workers)
+            drawing = pictures.Links.of(messages, limit=limit or _PAIRS, worker_of=worker_of)
         else:
             drawing = pictures.Traffic.of(
-                messages, bus.blobs, limit=limit or _MESSAGES, workers=workers
+                messages, bus.blobs, limit=limit or _MESSAGES, worker_of=worker_of
             )
     _check(place.output, drawing)
     _write(place.output, _graph(place.output, drawing, conversation), to)
@@ -112,8 +112,8 @@ def timeline(
     with place.open() as bus:
         first, last = span.seqs(bus)
         messages = _messages(bus, since=since, first=first, last=last, agent=agent)
-        workers = Claims.of(bus).workers()
-        traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit, workers=workers)
+        worker_of = Claims.of(bus).worker_of
+        traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit, worker_of=worker_of)
         beats = bus.heartbeats.list() if last is None else []
     _check(place.output, traffic)
     if agent is not None:

@@ -125,8 +125,8 @@ def _refuse_by_link() -> None:
 def upgrade_bus(place: BusPlace = HERE) -> int:
     """Upgrade a bus of an older ackbus to this version.
 
-    End all programs that use the bus first. The file as it was stays beside it, as bus.db.v12 of
-    version 12. That copy is the only way back.
+    End all programs that use the bus first. The file as it was stays beside it, as bus.db.v13 of
+    version 13. That copy is the only way back.
     """
     named = place.named()
     done = upgrade(find_bus() if named is None else named)

@@ -176,7 +176,7 @@ def publish(
         sender = message.from_agent
         if message != Publication(from_agent=sender) or wait is not None:
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
-        with place.open() as bus:
+        with place.open(exports_all=True) as bus:
             return publish_lines(place.output, bus, type or STDIN, sender=sender, strict=strict)
     if type is None:
         raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")

@@ -154,7 +154,7 @@ def ack(
         inbox = inbox_of(bus, agent)
         position, passed = passing(inbox, seq)
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
-        stranger = None if position else bus.agents.stranger(agent, repeat=True)
+        stranger = None if position else _new_agent(bus, agent, passed)
         cursor = inbox.ack(seq)
     if stranger is not None:
         note_new(output, stranger)
@@ -163,6 +163,13 @@ def ack(
         f"acknowledged {cursor}: {counted(passed, 'message')}",
     )
     return 0
+
+
+def _new_agent(bus: LocalBus, agent: str, passed: int) -> UnknownRecipient | None:
+    """Return an agent that the bus has never seen; None where somebody writes to it."""
+    stranger = bus.agents.stranger(agent, repeat=True)
+    is_expected = passed and next(bus.read(to_agent=agent), None) is not None
+    return None if is_expected else stranger
 
 
 def note_new(output: Output, stranger: UnknownRecipient) -> None:

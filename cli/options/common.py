@@ -91,11 +91,15 @@ class BusPlaceOnly:
     output: Output
 
     def open(
-        self, *, write_timeout_s: float = WRITE_TIMEOUT_S, lives_long: bool = False
+        self,
+        *,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
+        lives_long: bool = False,
+        exports_all: bool = False,
     ) -> LocalBus:
         """Open the bus; a write waits up to `write_timeout_s` for other writers.
 
-        With `lives_long` it is exported beside the command.
+        `lives_long`, `exports_all`: as for `open_bus`.
         """
         return arguments.open_bus(
             self.output,
@@ -103,6 +107,7 @@ class BusPlaceOnly:
             self.user,
             write_timeout_s=write_timeout_s,
             lives_long=lives_long,
+            exports_all=exports_all,
         )
 
     def find(self) -> tuple[str, str]:

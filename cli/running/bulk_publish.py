@@ -12,7 +12,6 @@ from ...schema.message.draft import ABSENT, Draft, parse_priority
 from ...schema.message.message import Receipt
 from ...schema.message.names import MAX_PAYLOAD_BYTES
 from ..arguments import sender as agent_or_default
-from ..exporting import export_all_at_end
 from ..fast.actions import check_headers, print_receipt
 from ..options.payload import open_input
 from ..show.output import Output
@@ -49,7 +48,6 @@ def publish_lines(
         AckbusError: a line was refused, or the bus failed; the transactions before stay.
     """
     stored = done = 0
-    export_all_at_end()
     with closing(open_input(name)) as file, progress("publishing", _size(file)) as move:
         try:
             for batch in _batches(file):

@@ -107,6 +107,7 @@ class Output:
         self._bus_option: tuple[str, ...] = ()
         self._at_end: list[str] = []
         self._warned: set[str] = set()
+        self._afterwards: list[Callable[[], None]] = []
         self._has_spoken = False
 
     def name_bus(self, directory: str | None, user: bool = False) -> None:
@@ -295,6 +296,15 @@ class Output:
         """Print the note that was kept for the end."""
         while self._at_end:
             self.note(self._at_end.pop(0))
+
+    def call_after(self, call: Callable[[], None]) -> None:
+        """Call something when all output is out."""
+        self._afterwards.append(call)
+
+    def call_afterwards(self) -> None:
+        """Call what was to come after the output."""
+        while self._afterwards:
+            self._afterwards.pop()()
 
     def note_empty(self, code: int) -> None:
         """Tell a person on a terminal what there is none of, if the command said nothing itself."""

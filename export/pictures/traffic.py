@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import orjson
 
@@ -16,7 +14,7 @@ from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ...blobs.store import BlobStore
     from ...schema.message.message import Message
@@ -145,8 +143,9 @@ def _em(char: str) -> float:
     return _UPPER
 
 
-#: The workers of messages that are no jobs.
-NOBODY: Mapping[int, str] = MappingProxyType({})
+def _nobody(_seq: int) -> None:
+    """Return that no worker has a message."""
+
 
 #: How much of a payload an arrow carries, in characters: the text shown on hovering.
 TEXT_CHARS = 400
@@ -242,7 +241,7 @@ class Traffic:
         blobs: BlobStore,
         *,
         limit: int,
-        workers: Mapping[int, str] = NOBODY,
+        worker_of: Callable[[int], str | None] = _nobody,
     ) -> Traffic:
         """Return the newest `limit` of some messages; no more than that is held in memory.
 
@@ -250,13 +249,13 @@ class Traffic:
             messages: the messages, in order.
             blobs: where their payloads may be.
             limit: how many are shown.
-            workers: of each message that is a job, by its seq, the worker group that has it.
+            worker_of: returns the worker group that has a message, by its seq, or None.
         """
         newest: deque[Message] = deque(maxlen=limit)
         total = 0
         for total, message in enumerate(messages, 1):  # noqa: B007
             newest.append(message)
-        arrows = (Arrow.of(message, blobs, workers.get(message.seq)) for message in newest)
+        arrows = (Arrow.of(message, blobs, worker_of(message.seq)) for message in newest)
         return cls(tuple(arrows), total)
 
     @property
@@ -349,17 +348,20 @@ class Links:
 
     @classmethod
     def of(
-        cls, messages: Iterable[Message], *, limit: int, workers: Mapping[int, str] = NOBODY
+        cls,
+        messages: Iterable[Message],
+        *,
+        limit: int,
+        worker_of: Callable[[int], str | None] = _nobody,
     ) -> Links:
         """Count messages by sender and recipient, and keep the `limit` busiest pairs.
 
         Args:
-            messages, workers: as for `Traffic.of`.
+            messages, worker_of: as for `Traffic.of`.
             limit: how many pairs are kept.
         """
         counts = Counter(
-            (message.from_agent, message.to_agent or workers.get(message.seq))
-            for message in messages
+            (message.from_agent, message.to_agent or worker_of(message.seq)) for message in messages
         )
         busiest = {pair for pair, _ in counts.most_common(limit)}
         links = tuple(

@@ -63,7 +63,7 @@ def upgrade(
     """Bring a bus to the schema version of this code; a bus that has it is left as it is.
 
     Safe to repeat, and to call from several processes at once. It leaves a copy beside the file,
-    `bus.db.v12` of version 12; an older copy is replaced, since the new copy has all of it.
+    `bus.db.v13` of version 13; an older copy is replaced, since the new copy has all of it.
 
     Args:
         directory: the bus directory.

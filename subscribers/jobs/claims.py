@@ -251,9 +251,10 @@ class Claims(Table):
         row = self._engine.row(SQL["claim"], (token,))
         return None if row is None else ClaimRecord(*row)
 
-    def workers(self) -> dict[int, str]:
-        """Return the worker group that claimed a message last, by the seqs of all jobs."""
-        return {seq: group for seq, group, _ in self._engine.rows(SQL["workers_of_messages"])}
+    def worker_of(self, seq: int) -> str | None:
+        """Return the worker group that claimed a message last, or None."""
+        group: str | None = self._engine.rows(SQL["worker_of_message"], (seq,))[0][0]
+        return group
 
     def of_job(self, info: QueueInfo, seq: int) -> list[ClaimRecord]:
         """Return every claim there was on a job, the oldest first."""

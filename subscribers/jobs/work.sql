@@ -265,8 +265,9 @@ SELECT queue_id, count(*), sum(attempt > 1) FROM claims
 -- name: claim
 SELECT {claim} FROM claims JOIN queues ON queues.id = queue_id WHERE token = ?;
 
--- name: workers_of_messages
-SELECT seq, worker_group, max(token) FROM claims GROUP BY seq;
+-- name: worker_of_message
+-- One look into each queue, as for its jobs.
+SELECT worker_group, max(token) FROM queues CROSS JOIN claims ON queues.id = queue_id WHERE seq = ?;
 
 -- name: claims_of_job
 SELECT {claim} FROM queues JOIN claims ON queues.id = queue_id

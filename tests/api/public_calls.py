@@ -163,6 +163,7 @@ def public_calls(bus: Bus) -> Calls:
         bus.blobs.read_up_to: {"ref": ref, "max_bytes": 9},
         bus.blobs.copy: {"ref": ref, "out": io.BytesIO()},
         bus.blobs.copy_part: {"ref": ref, "out": io.BytesIO(), "first": 0, "count": 1},
+        bus.blobs.require: {"ref": ref},
         bus.blobs.size: {"ref": ref},
         bus.blobs.verify: {"ref": ref},
         bus.blobs.remove: {"ref": ref},

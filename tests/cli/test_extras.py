@@ -143,6 +143,7 @@ Install = Callable[..., list[str]]
 @pytest.fixture
 def line_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """The words of the line for an installation that recorded this."""
+    monkeypatch.setitem(sys.modules, "pip", json)  # as where pip is installed
 
     def words(origin: dict[str, object] | None, *, prefix_file: str = "") -> list[str]:
         folder = tmp_path / "ackbus-1.dist-info"

@@ -73,7 +73,7 @@ def test_listing_is_what_the_group_does_unless_told_otherwise(run_bus: RunBus) -
     shown = run_bus("reservations", "--help")
     assert shown.code == 0
     assert {"list", "renew", "release"} <= set(shown.out.split())
-    assert_error(run_bus("reservations", "src"), 2, "No such command 'src'")
+    assert_error(run_bus("reservations", "src"), 2, "has no command 'src'")
     assert_error(run_bus("reservations", "--pth", "src"), 2, "--pth")
 
 

@@ -112,7 +112,7 @@ def test_a_job_is_drawn_to_the_worker_that_has_it(talk: Bus, run_bus: RunBus) ->
     for lines in (run_bus("graph", "m1").out, run_bus("graph", "--agents").out):
         assert "everybody" in lines
     queue.claim("smith")
-    assert Claims.of(talk).workers() == {1: "smith"}
+    assert (Claims.of(talk).worker_of(1), Claims.of(talk).worker_of(2)) == ("smith", None)
     for lines in (run_bus("graph", "m1").out, run_bus("graph", "--agents").out):
         assert ("everybody" in lines, "smith" in lines) == (False, True)
     svg = run_bus("timeline").out

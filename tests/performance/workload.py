@@ -159,6 +159,7 @@ def use_sessions(bus: Bus) -> None:
 
 
 def use_inboxes(bus: Bus) -> None:
+    assert bus.agents.unseen("nobody") is not None
     deliveries = Deliveries.of(bus)
     inbox = Inbox(bus, "agent-2", max_deliveries=1, own_broadcasts=False)
     first, second, third = inbox.poll(3)
@@ -306,6 +307,7 @@ def _finish(queue: Queue, count: int) -> None:
 
 
 def _look_at_jobs(bus: Bus, queue: Queue) -> None:
+    Claims.of(bus).worker_of(1)
     Claims.of(queue.bus).count_since(0)
     bus.publish_many(map(_message, range(MESSAGES, MESSAGES + 40)))
     (claim,) = queue.claim("worker")

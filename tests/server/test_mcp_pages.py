@@ -274,7 +274,7 @@ def test_answer_to_a_message_for_many_names_the_first(
     program: str, known: bool, bus: Bus, bus_dir: Path
 ) -> None:
     """Issue 32, item 4: no result grows with what was asked for."""
-    names = [f"{number} {'工' * 120}" for number in range(100)]
+    names = [f"{number}-{'工' * 120}" for number in range(100)]
     for name in names if known else ():
         bus.heartbeats.beat(name)
 
