@@ -18,7 +18,6 @@ from ...tasks.integrate.integrator import Integrator
 from ...tasks.integrate.requests import look, request, unlanded
 from .. import arguments
 from ..definition import Commands, optional, optional_word
-from ..logs import show_logs
 from ..options.common import HERE, BusPlace
 from ..options.tasks import AS_GIVEN, IntegrationOptions
 from ..own_session import own_path
@@ -247,7 +246,7 @@ def _code_of(results: list[LandingResult], *, is_told: bool) -> int:
 
 def _run(output: Output, integrator: Integrator, *, once: bool) -> None:
     """Run an integrator until it is done, or a signal stops it; a second one kills checks."""
-    show_logs(output)
+    output.show_logs()
     signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:

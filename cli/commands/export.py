@@ -24,7 +24,6 @@ from ...schema.errors import InvalidInput, NotFound, Refused, shown
 from ...schema.message.patterns import TypePattern
 from ...schema.stop_limit import obey
 from ..definition import Commands, optional, optional_word
-from ..logs import show_logs
 from ..options.common import HERE, TYPE_HELP, BusPlace, Json, OfAgent, Verbose
 from ..options.payload import open_input
 from ..running.looking import looking
@@ -117,7 +116,7 @@ def export(
 
 def _follow(exporter: Exporter, place: BusPlace) -> int:
     """Export until a signal comes."""
-    show_logs(place.output)
+    place.output.show_logs()
     obey(lambda number, frame: exporter.stop(), signal.SIGINT, signal.SIGTERM)
     exporter.follow()
     return 0

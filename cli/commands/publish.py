@@ -18,7 +18,6 @@ from ...schema.message.times import format_ts
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions
-from ..logs import show_logs
 from ..options.common import HERE, BusPlace, BusPlaceOnly, since_time
 from ..options.payload import META, STDIN, message_headers, parse_meta, payload_of, wait_for_input
 from ..running.bulk_publish import publish_lines
@@ -361,7 +360,7 @@ def notify(
     if not every_s:
         raise InvalidInput("--every must be more than 0")
     tell = notifier_of(place.output, os.environ)
-    show_logs(place.output)
+    place.output.show_logs()
     with place.open() as bus:
         notices = Notices(bus)
         while True:

@@ -17,7 +17,6 @@ from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..arguments import note_other_form
 from ..definition import Commands, optional
-from ..logs import show_logs
 from ..options.common import HERE, BusPlace, BusPlaceOnly, By, QueueName, seq_or_word
 from ..options.worker import PolicyOptions, make_queue
 from ..running.crew_host import watch as go_on_watching
@@ -227,7 +226,7 @@ def purge(
     """
     from ...subscribers.queues.job_control import JobControl
 
-    show_logs(place.output)
+    place.output.show_logs()
     with place.open() as bus:
         (opened,) = queues_named(place.output, bus, name)
         control = JobControl(opened, by=arguments.actor(by))

@@ -14,7 +14,6 @@ from ...schema.message.message import Message
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ..arguments import note_other_form
 from ..definition import Commands, optional, optional_word
-from ..logs import show_logs
 from ..options.common import HERE, MAX_SEQ, BusPlace, OfConversation, conversation_named
 from ..options.filters import (
     NEWEST,
@@ -238,7 +237,7 @@ def search(
     """
     from ...bus.search.search import SEARCH_LIMIT, Search
 
-    show_logs(place.output)
+    place.output.show_logs()
     with place.open() as bus:
         finder = Search(bus)
         behind = finder.behind()

@@ -12,7 +12,6 @@ from ...schema.errors import InvalidInput
 from ...schema.stop_limit import lift_limit, obey
 from .. import arguments
 from ..definition import Commands, optional
-from ..logs import show_logs
 from ..options.common import HERE, BusPlaceOnly
 from ..running.worker_host import check_command
 from ..show.output import Output
@@ -244,7 +243,7 @@ def plan(
 
 def _obey(output: Output, handler: Callable[[int, FrameType | None], None]) -> None:
     """Show the library's log, and handle the signals that end a role."""
-    show_logs(output)
+    output.show_logs()
     obey(handler, *_SIGNALS, keeps_ignored=True)
 
 

@@ -15,7 +15,6 @@ from ...subscribers.inboxes.failed_deliveries import Cursors
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES
 from .. import arguments
 from ..definition import Commands, optional
-from ..logs import show_logs
 from ..options.common import (
     HERE,
     SECRETS_VARIABLE,
@@ -212,7 +211,7 @@ def forward(
     target = Target.parse(url, allow_private=allow_private)
     retry_pause_s = _positive(retry_pause, "--retry-pause")
     timeout_s = _positive(timeout, "--timeout")
-    show_logs(place.output)
+    place.output.show_logs()
     with place.open() as bus:
         keys = signing_keys(secret_file)
         subscription = Subscription(

@@ -46,7 +46,7 @@ def mcp(
         agent=name,
         holder=holder(),
         profile=profile,
-        prepare=lambda: _show_logs(output),
+        prepare=output.show_logs,
     )
     return 0
 
@@ -57,12 +57,6 @@ def _open_bus(
     from .. import arguments
 
     return arguments.open_bus(output, directory, user, lives_long=lives_long)
-
-
-def _show_logs(output: Output) -> None:
-    from ..logs import show_logs
-
-    show_logs(output)
 
 
 def _explain_to_a_person(output: Output, directory: str | None, user: bool) -> None:

@@ -13,7 +13,6 @@ from ...schema.message.patterns import TypePattern
 from ...subscribers.queues.job_control import DeadLetters
 from .. import arguments
 from ..definition import optional_word
-from ..logs import show_logs
 from ..show.jobs import jobs_named, print_jobs, queues_named
 from ..show.output import NOTHING, Output
 from ..show.text import counted
@@ -117,7 +116,7 @@ class JobChoice(EndedJobFilter):
             count = print_jobs(output, bus, (job for _, jobs in chosen for job in jobs))
             output.note(f"{counted(count, 'job')} would be {done}; nothing was changed")
             return 0 if count else NOTHING
-        show_logs(output)
+        output.show_logs()
         with bus.transaction() if is_named else nullcontext():
             changed = [job for queue, jobs in chosen for job in change(queue, jobs)]
         if output.is_json:

@@ -15,7 +15,6 @@ from ...schema.message.times import age
 from ...schema.stop_limit import obey
 from ...tasks.crew import LOGS, Crew, CrewLock, running_pid, saved_state
 from .. import arguments
-from ..logs import show_logs
 from ..own_session import own_path
 from ..show.output import Output, cells_of
 
@@ -172,7 +171,7 @@ def run_here(output: Output, bus: LocalBus, file: CrewFile) -> int:
     Raises:
         CrewRuns: a crew of this bus runs already.
     """
-    show_logs(output)
+    output.show_logs()
     with CrewLock(bus) as lock:
         lock.acquire()
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"

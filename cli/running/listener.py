@@ -15,7 +15,6 @@ from ...workers.processes.own_child import StopSwitch
 from ...workers.processes.run_process import run_process
 from ...workers.processes.supervisors import Supervisors
 from ...workers.raw_contract import environment_of
-from ..logs import show_logs
 from ..show.output import Output
 from ..show.text import counted
 
@@ -95,7 +94,7 @@ class CommandListener:
 
     def run(self) -> None:
         """Deliver until the inbox is drained, if that is to end it, or a signal comes; blocks."""
-        show_logs(self._output)
+        self._output.show_logs()
         obey(self._stop, *_SIGNALS)
         with self._supervisors, self._session or nullcontext():
             self._inbox.run(self._handle, drain=self._drain)

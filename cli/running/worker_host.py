@@ -13,7 +13,6 @@ from ...schema.message.times import age, format_ts
 from ...schema.process_table import is_running, process
 from ...schema.stop_limit import lift_limit, obey
 from ...subscribers.jobs.jobs import Jobs
-from ..logs import show_logs
 from ..show.output import Output
 from ..show.text import counted
 
@@ -121,7 +120,7 @@ class WorkerHost:
 
     def run(self, work: RawCommand | JsonCommand, *, once: bool, drain: bool) -> int:
         """Work, and return the exit code: 0, or 128 and the signal that ended it at once."""
-        show_logs(self._output)
+        self._output.show_logs()
         obey(self._stop, *_SIGNALS, keeps_ignored=True)
         self._worker.run_work(work, once=once, drain=drain)
         if drain and not self._is_stopping:

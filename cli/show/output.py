@@ -38,6 +38,9 @@ NOTHING = 4
 #: The exit code when the time was over first.
 TIMED_OUT = 5
 
+#: The environment variable that sets how much long commands log.
+_LOG_VARIABLE = "BUS_LOG"
+
 #: The beginning of notes of which one is enough, and how many different ones are remembered.
 _WARNING, _MAX_WARNED = "warning: ", 1000
 
@@ -376,6 +379,25 @@ class Output:
 
         warnings.showwarning = show
         warnings.simplefilter("always", UserWarning)
+
+    def show_logs(self) -> None:
+        """Print the library's log as lines of ours: long commands retry after errors, and log them.
+
+        BUS_LOG=debug, or info, shows more.
+        """
+        import logging
+
+        note = self.note
+
+        class StderrHandler(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                note(f"{record.levelname.lower()}: {record.getMessage()}")
+
+        logger = logging.getLogger("ackbus")
+        logger.handlers = [StderrHandler()]  # not beside that of an earlier command in this process
+        level = os.environ.get(_LOG_VARIABLE, "").upper()
+        if level in ("DEBUG", "INFO"):
+            logger.setLevel(level)
 
     def _complain(self, text: str, end: str = "\n") -> None:
         self._has_spoken = True
