@@ -131,6 +131,9 @@ SELECT name FROM named WHERE name IS NOT NULL;
 -- name: catalog_position
 SELECT last_seq FROM catalog_state;
 
+-- name: catalog_next
+SELECT seq FROM messages WHERE seq > ? ORDER BY seq LIMIT 1;
+
 -- name: catalog_names
 -- Count what stands in the messages (?1, ?2] under their types and senders, by block of ?3.
 INSERT INTO catalog (kind, name, block, messages)

@@ -42,6 +42,8 @@ class Catalog(Table):
     def catch_up(self, newest_seq: int) -> None:
         """Count the messages up to `newest_seq`, in steps; each is a short transaction.
 
+        A step begins at a message, so numbers that were left out are none.
+
         In a backup, which is read-only, it does nothing: the copy was counted when it was made.
 
         Raises:
@@ -50,12 +52,19 @@ class Catalog(Table):
         while self._engine.backup_made_at_ms is None and self.position() < newest_seq:
             with self._engine.write():
                 position = self.position()  # another process may have been here
-                upto = min(newest_seq, position + STEP_MESSAGES)
+                upto = min(newest_seq, self._before_next(position, newest_seq) + STEP_MESSAGES)
                 if upto > position:
                     span = (position, upto, BLOCK_SEQS)
                     self._engine.rows(SQL["catalog_names"], span)
                     self._engine.rows(SQL["catalog_times"], span)
                     self._engine.rows(SQL["catalog_advance"], (upto,))
+
+    def _before_next(self, position: int, newest_seq: int) -> int:
+        """Return the seq before the next message, where a step might not reach that."""
+        if newest_seq - position <= STEP_MESSAGES:
+            return position
+        next_seq: int | None = self._engine.value(SQL["catalog_next"], (position,))
+        return newest_seq if next_seq is None else next_seq - 1
 
     def recount(self, log: Log) -> None:
         """Count all messages again, also those in the archive, a block in memory at a time.

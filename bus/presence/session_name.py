@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 #: The longest id that is stored, in characters.
 _MAX_ID_CHARS = 40
 
+#: The types of the fields of a session, in their order.
+_TYPES = (str, int, (str, type(None)), str, str, int, int)
+
 
 class SessionName:
     """The name of a session, and its holder.
@@ -60,9 +63,11 @@ class SessionName:
     def parse(cls, name: str, *fields: Any) -> SessionName | None:
         """Return the session of a row; None of an agent that has no sessions.
 
-        None too where the name is not that of the number: then another program has switched the
-        rules of the table off.
+        None too where a field has another type, or the name is not that of the number: then another
+        program has switched the rules of the table off.
         """
+        if not all(map(isinstance, fields, _TYPES)):
+            return None
         session = cls(*fields)
         is_session = session.process is not None or session.number > 1
         return session if is_session and session.name == name else None

@@ -27,6 +27,28 @@ from ..conftest import wait_until
 from ..programs import tamper
 from .conftest import Clock
 
+
+@pytest.mark.parametrize("value", ["'x'", "x'ff'", "1.5"])
+@pytest.mark.parametrize(
+    "column", ["base", "number", "process", "connection", "resume_id", "begun_at_ms", "until_ms"]
+)
+def test_a_row_with_a_value_of_another_type_is_no_session(
+    bus: Bus, bus_dir: Path, column: str, value: str
+) -> None:
+    names = SessionNames.of(bus)
+    names.take("reviewer", "process 1")
+    tamper(
+        bus_dir,
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'STRICT', '') WHERE name = 'sessions'",
+        "PRAGMA writable_schema = RESET",
+        f"UPDATE sessions SET {column} = {value}",
+    )
+    session = names.named("reviewer")
+    is_text = value != "x'ff'" and column in ("process", "connection", "resume_id")
+    assert (session is not None) == is_text  # SQLite stores the number as its text
+
+
 #: A process that holds a name, takes it when it is told to, and says which it is.
 _SESSION = """
 import sys
