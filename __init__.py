@@ -3,7 +3,7 @@
     from ackbus import Bus
 
     with Bus.init(".worker-state") as bus:
-        bus.publish("task.assign", {"path": "a.py"}, from_agent="lead", to_agent="worker-1")
+        bus.publish("task_assign", {"path": "a.py"}, from_agent="lead", to_agent="worker-1")
         for message in bus.inbox("worker-1").poll():
             print(message.seq, message.type, message.payload)
 

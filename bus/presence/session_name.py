@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _MAX_ID_CHARS = 40
 
 #: The types of the fields of a session, in their order.
-_TYPES = (str, int, (str, type(None)), str, str, int, int)
+_TYPES: tuple[type | tuple[type, ...], ...] = (str, int, (str, type(None)), str, str, int, int)
 
 
 class SessionName:
@@ -66,7 +66,7 @@ class SessionName:
         None too where a field has another type, or the name is not that of the number: then another
         program has switched the rules of the table off.
         """
-        if not all(map(isinstance, fields, _TYPES)):
+        if not all(isinstance(value, kind) for value, kind in zip(fields, _TYPES, strict=True)):
             return None
         session = cls(*fields)
         is_session = session.process is not None or session.number > 1

@@ -19,7 +19,7 @@ def test_the_readme_can_be_followed_with_tail(bus_env: dict[str, str]) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     _, _, minute = text.partition("## A minute with the command\n")
     minute, _, _ = minute.partition("The same in Python:")
-    after_init = "$ bus publish task.assign"
+    after_init = "$ bus publish task_assign"
     followed = "$ tail -F .worker-state/bus.jsonl >../followed 2>../tail-says &\n"
     assert minute.count(after_init) == 1
     looked_at = """
