@@ -137,7 +137,7 @@ class Heartbeats(Table):
         recent = {
             other: ts_ms
             for ts_ms, other in _hearts(hearts)
-            if other != process and 0 <= now_ms - ts_ms < WARN_AFTER_S * 1000
+            if other != process and not is_gone(other) and abs(now_ms - ts_ms) < DEAD_AFTER_S * 1000
         }
         lines = [f"{now_ms} {process}"] * (not has_ended)
         lines += [f"{ts_ms} {other}" for other, ts_ms in recent.items()]

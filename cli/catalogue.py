@@ -167,7 +167,7 @@ CHOICES: tuple[dict[str, str], ...] = (
 
 #: Words of the field that mean exactly one command here, which runs: none of them destroys.
 SYNONYMS = {
-    **dict.fromkeys(("send", "pub", "emit", "produce", "enqueue", "xadd"), "publish"),
+    **dict.fromkeys(("pub", "emit", "produce", "xadd"), "publish"),
     "version": "--version",
 }
 
@@ -182,6 +182,7 @@ _TO_START = ("run --type TYPE -- CMD", "serve", "automation start", "crew start"
 #: here for any of them.
 POINTERS = {
     # to send
+    ("publish TYPE BODY --to AGENT", "publish TYPE BODY"): "send enqueue",
     ("publish TYPE BODY",): "lpush rpush add put post message broadcast tell write dispatch",
     ("publish TYPE BODY", "integrate"): "push",
     ("publish TYPE BODY --reply-to SEQ", "task answer"): "reply answer respond",

@@ -256,7 +256,7 @@ def ask(
     timeout_s = None if timeout is None else arguments.seconds(timeout, "--timeout")
     sender = arguments.sender(content.from_agent)
     payload = payload_of(_or_stdin(content), content.data, content.file, None)
-    with place.open() as bus:
+    with place.open(lives_long=True) as bus:
         arguments.note_other_form(place.output, bus, type)
         sent = Request.send(
             bus,

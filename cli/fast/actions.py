@@ -133,7 +133,8 @@ def note_unseen(
         agent: the name that was typed.
         messages: its mail: an agent that somebody writes to is expected.
     """
-    if not any(message.to_agent == agent for message in messages):
+    # A backup can't be counted, and who has sent is found by counting.
+    if bus.backup_made_at_ms is None and not any(m.to_agent == agent for m in messages):
         stranger = bus.agents.unseen(agent)
         if stranger is not None:
             output.note(str(stranger))

@@ -183,6 +183,7 @@ class Output:
             return
         from .terminal import print_branch
 
+        self._has_spoken = True
         print_branch(prefix, text, style)
 
     def messages(
@@ -219,6 +220,7 @@ class Output:
             return
         from .terminal import print_message
 
+        self._has_spoken = True
         print_message(parts, is_cut=False)
 
     def search_match(self, match: Found, blobs: BlobStore) -> None:
@@ -229,6 +231,7 @@ class Output:
             return
         from .terminal import print_message
 
+        self._has_spoken = True
         print_message(parts, match.marks)
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -237,6 +240,7 @@ class Output:
         if self.is_terminal():
             from .terminal import print_table
 
+            self._has_spoken = True
             print_table(headings, cells)
             return
         lines = [list(headings), *cells]
@@ -274,7 +278,11 @@ class Output:
             return lambda parts: self.line("  ".join(parts))
         from .terminal import print_message
 
-        return print_message
+        def show(parts: Parts) -> None:
+            self._has_spoken = True
+            print_message(parts)
+
+        return show
 
     def _write(self, data: bytes) -> None:
         self._has_spoken = True

@@ -44,6 +44,9 @@ BRIEF_LINES = 200
 #: The largest file that a short command reads or cuts, in bytes: a few milliseconds.
 BRIEF_BYTES = 4 * 1024 * 1024
 
+#: How old a missing message is that a command beside its work would have exported, in milliseconds.
+_STOPPED_MS = 2000
+
 #: How long it waits for a writer, which has the write lock for a moment, in seconds.
 _NAP_S = 0.001
 
@@ -70,8 +73,8 @@ def export_briefly(bus: LocalBus) -> None:
         AckbusError: the file can't be written, or needs more than lines at its end.
     """
     deadline_s = time.monotonic() + BRIEFLY_S
-    if why_not(bus) is not None or _is_exported_elsewhere(bus):
-        return
+    if engine_of(bus).writing or why_not(bus) is not None or _is_exported_elsewhere(bus):
+        return  # what an open transaction has is no message yet
     while is_behind(bus):
         try:
             if not _append(bus, _BriefWriter):
@@ -88,15 +91,17 @@ def export_all(bus: LocalBus) -> None:
     Raises:
         AckbusError: as for `Exporter.export_once`.
     """
-    if is_behind(bus) and why_not(bus) is None:
-        _append(bus, Writer)
+    if engine_of(bus).writing:
+        return
+    while is_behind(bus) and why_not(bus) is None and _append(bus, UnaskedWriter):
+        pass  # others may have found the lock taken meanwhile
 
 
 def _append(bus: LocalBus, kind: type[Writer]) -> int:
     """Append by a writer, and return how many lines; 0 where another exporter is at work."""
     with closing(lock_on(bus.layout.export_lock)) as lock:
         if not lock.try_acquire():
-            return 0  # who has it looks for new messages once more when it has given it back
+            return 0  # its holder looks for new messages once more when it has given it back
         writer = kind(bus)
         try:
             return writer.catch_up()
@@ -110,14 +115,23 @@ def is_behind(bus: LocalBus) -> bool:
 
 
 def _is_exported_elsewhere(bus: LocalBus) -> bool:
-    """Whether a command exports beside its work."""
+    """Whether a command exports beside its work; not one that is stopped, as by Ctrl-Z."""
     try:
         with bus.layout.files.read(BACKGROUND_LOCK) as file:
-            return is_locked(file)
-    except FileNotFoundError:
+            if not is_locked(file):
+                return False
+    except (FileNotFoundError, PermissionError):  # another user's command has left it
         return False
     except OSError as error:
         raise unwritable(bus.layout.files.path_of(BACKGROUND_LOCK), error) from error
+    missing = bus.log.at(Position.of(bus).get() + 1)
+    return missing is None or missing.ts_ms > bus.now_ms() - _STOPPED_MS
+
+
+class UnaskedWriter(Writer):
+    """Appends under locks that are free soon: nobody is to wait for it."""
+
+    wait_s = 1.0
 
 
 class _TakesLonger(AckbusError):
@@ -149,8 +163,7 @@ class _BriefWriter(Writer):
             self._refuse_large(part_name(len(parts) + 1))  # one that was just cut is read
             return super()._open(progress)
         self._file = JsonlFile(self._path)
-        self._file.go_on_from(self._position.crc())
-        self._last_seq = self._position.get()
+        self._go_on()
         return 0
 
     def _refuse_large(self, name: str) -> None:

@@ -13,7 +13,7 @@ from ...schema.callbacks import check_progress
 from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, TimedOut, WrongProcess
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
-from .automatic import BACKGROUND_LOCK, is_behind, why_not
+from .automatic import BACKGROUND_LOCK, UnaskedWriter, is_behind, why_not
 from .jsonl_file import stamp_of
 from .parts import NotImported, refuse_unknown
 from .writer import Position, Writer, lock_on
@@ -104,7 +104,12 @@ class Exporter:
         if lock is None:
             return 0
         with closing(lock), self._writer() as writer:
-            return writer.catch_up(progress)
+            count = writer.catch_up(progress)
+        # A command that published meanwhile found the lock taken, and has left.
+        while is_behind(self._bus) and (lock := self._lock()) is not None:
+            with closing(lock), self._writer() as writer:
+                count += writer.catch_up()
+        return count
 
     def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
         """Write the file again from the whole log, and replace the old file atomically.
@@ -283,9 +288,16 @@ class Exporter:
         return lock
 
     def _lock_or_raise(self) -> FileLock:
-        deadline = time.monotonic() + STILL_S
-        # A command that exports by itself has the lock for a moment only.
-        while (lock := self._lock()) is None and time.monotonic() < deadline:
+        position = Position.of(self._bus)
+        begun = still_since = time.monotonic()
+        reached = position.get()
+        # A command that exports by itself has the lock for a moment, or until it has caught up.
+        while (lock := self._lock()) is None:
+            now, before, reached = time.monotonic(), reached, position.get()
+            if reached != before and now < begun + WAIT_FOR_OTHER_S:
+                still_since = now
+            if now > still_since + STILL_S:
+                break
             time.sleep(MIN_PAUSE_S)
         if lock is None:
             raise ExporterRunning(
@@ -329,6 +341,9 @@ class BackgroundExporter:
 
     def _run(self) -> None:
         try:
+            while why_not(self._bus) is not None:  # not even the lock is made
+                if self._ended.wait(TAKE_OVER_S):
+                    return
             with closing(lock_on(self._bus.layout.files.path_of(BACKGROUND_LOCK))) as lock:
                 while not lock.try_acquire():
                     if self._ended.wait(TAKE_OVER_S):
@@ -344,9 +359,9 @@ class BackgroundExporter:
 
     def _look(self) -> None:
         """Export what is new, unless another exporter is at work."""
-        if not is_behind(self._bus) or why_not(self._bus) is not None or self._is_hopeless():
-            return
         try:
+            if self._is_pausing() or not is_behind(self._bus) or why_not(self._bus) is not None:
+                return
             with closing(lock_on(self._bus.layout.export_lock)) as lock:
                 if lock.try_acquire():
                     self._catch_up()
@@ -362,7 +377,7 @@ class BackgroundExporter:
             time.sleep(MIN_PAUSE_S)
 
     def _catch_up(self) -> None:
-        writer = Writer(self._bus)
+        writer = UnaskedWriter(self._bus)
         try:
             writer.catch_up(self._go_on)
             self._pause_s, self._trouble = 0.0, ""
@@ -375,7 +390,7 @@ class BackgroundExporter:
         if time.monotonic() > self._last_s:
             raise _Stopped
 
-    def _is_hopeless(self) -> bool:
+    def _is_pausing(self) -> bool:
         """Whether an export has just failed, and the file is the same as then."""
         is_pausing = bool(self._pause_s) and time.monotonic() < self._due_s
         return is_pausing and stamp_of(self._bus.layout.jsonl) == self._failed
@@ -383,7 +398,7 @@ class BackgroundExporter:
     def _say(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
-            self._log().warning("bus.jsonl is behind: %s", trouble)
+            self._log().info("bus.jsonl is behind: %s", trouble)
 
     def _log(self) -> Logger:
         import logging

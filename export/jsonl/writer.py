@@ -61,8 +61,10 @@ class Position(Table):
     def is_of(self, path: str) -> bool:
         """Whether a file is the exporter's own, unchanged since the last export."""
         stamp = stamp_of(path)
-        if stamp is None:
-            return False
+        return stamp is not None and self.is_stamped(stamp)
+
+    def is_stamped(self, stamp: Stamp) -> bool:
+        """Whether this is the stamp of the file as the exporter left it."""
         return self._mark()[:_STAMPED] == _mark_fields(self.get(), stamp)
 
     def crc(self) -> int | None:
@@ -162,7 +164,13 @@ def lock_on(path: str) -> FileLock:
 
 
 class Writer:
-    """Brings the files up to the log. Only the holder of the export lock may use it."""
+    """Brings the files up to the log. Only the holder of the export lock may use it.
+
+    Attributes:
+        wait_s: how long it waits for another program that has the files, in seconds.
+    """
+
+    wait_s = WAIT_S
 
     def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
@@ -231,7 +239,7 @@ class Writer:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        self._lock.acquire(WAIT_S)
+        self._lock.acquire(self.wait_s)
         try:
             yield
         finally:
@@ -318,6 +326,18 @@ class Writer:
             self._file = JsonlFile(self._path)
             self._file.append(piece)
 
+    def _go_on(self) -> None:
+        """Go on behind the last export, in the file that has just been opened.
+
+        Raises:
+            BusUnusable: it is another than the one that was looked at; the next export judges it.
+        """
+        assert self._file is not None
+        if not self._position.is_stamped(self._file.stamp):
+            raise BusUnusable(f"{self._path} was changed meanwhile; export again")
+        self._file.go_on_from(self._position.crc())
+        self._last_seq = self._position.get()
+
     def _open(self, progress: Callable[[int], object] | None) -> int:
         """Open the file at the end of its last whole line.
 
@@ -333,8 +353,7 @@ class Writer:
         if self._parts.are_whole(after_crash=not as_left):
             self._file = JsonlFile(self._path)
             if as_left:
-                self._file.go_on_from(self._position.crc())
-                self._last_seq = self._position.get()
+                self._go_on()
                 return 0
             resumed = self._resumed()
             if resumed is not None:

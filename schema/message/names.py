@@ -126,7 +126,7 @@ def is_plain(name: str) -> bool:
 
 
 #: How many pairs of characters are compared for one mistyped name: those of 27,000 short names, or
-#: of a hundred that somebody made as long and as similar as can be, which takes half a second.
+#: of a hundred that somebody made as long and as similar as can be, which takes about a second.
 _COMPARED = 2_000_000
 
 #: The beginning of the name of a blob, which is the one longer name that is offered.

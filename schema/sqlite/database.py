@@ -242,8 +242,9 @@ class Database:
 
     @property
     def writing(self) -> bool:
-        """Whether this thread is inside a write transaction."""
-        return self._thread().depth > 0
+        """Whether this thread is inside a write transaction, also of one that was broken off."""
+        thread = self._thread()
+        return thread.depth > 0 or thread.connection.in_transaction
 
     def version(self) -> int:
         """Return a number that differs once another connection has committed anything."""

@@ -91,7 +91,11 @@ class SeenMail:
         with suppress(ValueError, TypeError, AttributeError):
             return cls(
                 int(upto),
-                _merged((int(first), int(last)) for first, last in orjson.loads(ranges)),
+                _merged(
+                    (int(first), int(last))
+                    for first, last in orjson.loads(ranges)
+                    if 0 < first <= last <= MAX_SEQ
+                ),
                 {int(seq): int(end) for seq, end in orjson.loads(parts).items()},
                 int(older),
             )

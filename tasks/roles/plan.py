@@ -193,7 +193,8 @@ class TaskPlanner:
         try:
             jobs = jobs_of(message, [d for d in result.drafts if d.type == QUEUES[JOBS]])
             others = tuple(draft for draft in result.drafts if draft.type != QUEUES[JOBS])
-            worker = self._picked(heart) if jobs and self._settings.picks_worker else None
+            may_begin = bool(jobs) and not jobs[0].depends_on  # who is idle now may be gone later
+            worker = self._picked(heart) if may_begin and self._settings.picks_worker else None
             if worker is not None:
                 jobs[0] = replace(jobs[0], for_worker=worker)
             assert result.outcome is not None

@@ -308,6 +308,17 @@ def test_an_agent_is_dead_as_soon_as_the_process_of_its_heart_has_ended(
         assert (beat_of(bus).liveness, beat_of(bus).age_s < 30) == (liveness, True)
 
 
+@pytest.mark.parametrize("later_ms", [-1000, 40_000])
+def test_one_of_two_processes_of_an_agent_may_end(bus_dir: Path, later_ms: int) -> None:
+    """Also when the clock was set back between their beats, or the other beats seldom."""
+    now_ms = 1_768_053_600_000
+    with Bus.open(bus_dir, clock=lambda: now_ms) as bus:
+        bus.heartbeats.beat("alice", process=str(process(os.getpid())))
+        now_ms += later_ms
+        bus.heartbeats.beat("alice", process=process_text())
+        assert beat_of(bus).liveness == "alive"
+
+
 @pytest.mark.parametrize(
     ("processes", "liveness"),
     [

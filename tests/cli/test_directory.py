@@ -105,7 +105,7 @@ def test_bus_is_found_upwards_named_or_the_users_own(
     for name, options in found_by.items():
         told = run_bus("where", "--json", *options, env=variable)
         assert json.loads(told.out)["found_by"] == name
-        assert run_bus("where", "-v", *options, env=variable).err.endswith(f"found by {name}\n")
+        assert f"found by {name}\n" in run_bus("where", "-v", *options, env=variable).err
     for command in (("init",), ("where",), ("poll", "a")):
         assert_error(run_bus(*command, "--user", "--dir", "x"), 2, "--user")
 

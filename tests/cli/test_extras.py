@@ -17,8 +17,6 @@ import pytest
 
 from ackbus.cli import extras
 
-from ..sizes import case
-
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sysconfig.get_path("scripts"))
 
@@ -28,7 +26,7 @@ LEFT_OUT = shutil.ignore_patterns(
 )
 
 #: No index, and no packages but the program itself, which is built with the tools that are there.
-ALONE = ["--dry-run", "--no-deps", "--no-build-isolation"]
+ALONE = ["--dry-run", "--no-deps"]
 
 
 def run(*words: object, cwd: Path, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -65,19 +63,14 @@ def python(tmp_path: Path) -> Path:
     return folder / "bin/python"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("way", "is_there"),
-    [
-        case("path", True, by_day=True),
-        case("editable", True, by_day=False),
-        case("wheel", True, by_day=False),
-        case("wheel", False, by_day=False),
-    ],
+    ("way", "is_there"), [("path", True), ("editable", True), ("wheel", True), ("wheel", False)]
 )
 def test_the_line_installs_from_the_same_source(
     source: Path, python: Path, tmp_path: Path, way: str, is_there: bool
 ) -> None:
+    """It needs the index, or a cache, for what builds the program."""
     origin: Sequence[object] = [source]
     pip = [python, "-m", "pip"]
     if way == "wheel":

@@ -104,7 +104,7 @@ def test_help_all_lists_every_command_in_its_group(run_bus: RunBus) -> None:
     assert EXTRAS.keys() <= optional
 
 
-@pytest.mark.parametrize("line", ["queue", "publish", "queue create", "send"])
+@pytest.mark.parametrize("line", ["queue", "publish", "queue create", "pub"])
 def test_help_explains_a_command(run_bus: RunBus, line: str) -> None:
     explained = run_bus("help", *line.split())
     assert explained == run_bus(*line.split(), "--help")
@@ -125,7 +125,7 @@ def test_help_within_a_group(run_bus: RunBus) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("send", "publish"), ("PUB", "publish"), ("queue ls", "queue list"), ("version", "--version")],
+    [("pub", "publish"), ("PUB", "publish"), ("queue ls", "queue list"), ("version", "--version")],
 )
 def test_words_that_mean_one_command_run_it(run_bus: RunBus, typed: str, meant: str) -> None:
     assert run_bus(*typed.split(), "--help") == run_bus(*meant.split(), "--help")
@@ -133,8 +133,16 @@ def test_words_that_mean_one_command_run_it(run_bus: RunBus, typed: str, meant: 
 
 def test_a_message_that_is_sent_is_published(run_bus: RunBus) -> None:
     run_bus("init")
-    assert run_bus("send", "note", "Hi", "--from", "ann", "--to", "bob").code == 0
+    assert run_bus("emit", "note", "Hi", "--from", "ann", "--to", "bob").code == 0
     assert "Hi" in run_bus("poll", "bob").out
+
+
+@pytest.mark.parametrize("word", ["send", "enqueue"])
+def test_a_word_after_which_others_take_a_recipient_only_points(run_bus: RunBus, word: str) -> None:
+    """Else `bus send bob hello` would be a broadcast of the type bob."""
+    run_bus("init")
+    refused = run_bus(word, "bob", "hello", "--from", "ann")
+    assert_error(refused, 2, "bus publish TYPE BODY --to AGENT")
 
 
 def test_every_word_of_the_table_leads_to_commands_that_exist() -> None:

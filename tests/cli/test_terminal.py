@@ -36,6 +36,7 @@ def evil(bus: Bus) -> Bus:
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, ?, ?, ?)",
         ("i\x1b[1m", "x\x1b[2m", "t\x1b[3m", '"p"'),
     )
+    bus.heartbeats.beat("you")
     inbox = Inbox(bus, "me", max_deliveries=1)
     inbox.fail(inbox.poll()[0], EVIL)
     inbox.requeue(1)

@@ -4,13 +4,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
-from ackbus import Bus, Exporter
+from ackbus import Bus, Draft, Exporter
 from ackbus.bus.local_bus import LocalBus
 from ackbus.errors import AckbusError, ExporterRunning
 from ackbus.export.jsonl import automatic
@@ -347,6 +347,67 @@ def test_a_short_command_leaves_the_lines_to_it(bus: Bus, monkeypatch: pytest.Mo
     lock.close()
 
 
+def test_a_stopped_command_holds_no_lines_back(bus: Bus) -> None:
+    """As after Ctrl-Z: it has the lock, and exports nothing."""
+    lock = FileLock(bus.layout.files.path_of(BACKGROUND_LOCK))
+    assert lock.try_acquire()
+    bus.log.append([Draft("note", from_agent="ann", ts_ms=bus.now_ms() - 5000)])
+    export_briefly(bus)
+    assert exported(bus) == of_log(bus)
+    lock.close()
+
+
+@pytest.mark.parametrize("export", [export_briefly, export_all])
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_no_line_of_an_open_transaction_is_exported(
+    export: Callable[[LocalBus], None], is_counted: bool, bus: Bus
+) -> None:
+    """A command that is interrupted may leave one open, of which its connection sees the rows."""
+    publish(bus)
+    with ExitStack() as stack:
+        if is_counted:
+            stack.enter_context(bus.transaction())
+            publish(bus)
+        else:  # broken off between the end of the block and the COMMIT
+            file_of(bus).connection.execute("BEGIN IMMEDIATE")
+            stack.callback(file_of(bus).connection.execute, "ROLLBACK")
+        export(bus)
+        assert exported(bus) == b""
+
+
+def test_no_lock_is_made_in_a_bus_that_is_left_alone(bus: Bus) -> None:
+    Automatic.of(bus).set(False)
+    exporter = BackgroundExporter(bus)
+    exporter.start()
+    publish(bus)
+    exporter.stop()
+    assert not os.path.exists(bus.layout.files.path_of(BACKGROUND_LOCK))
+
+
+@pytest.mark.parametrize("export", [export_briefly, export_all])
+def test_a_file_that_was_exchanged_after_the_look_is_not_gone_on_with(
+    export: Callable[[LocalBus], None], bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As git does, between the look at the path and the opening."""
+    publish(bus, 2)
+    export_all(bus)
+    publish(bus)
+    looked = Position.is_of
+
+    def exchange(position: Position, path: str) -> bool:
+        is_own = looked(position, path)
+        Path(path + ".new").write_bytes(b"")
+        os.replace(path + ".new", path)
+        return is_own
+
+    monkeypatch.setattr(Position, "is_of", exchange)
+    with pytest.raises(AckbusError, match="changed meanwhile"):
+        export(bus)
+    monkeypatch.undo()
+    export_all(bus)
+    assert exported(bus) == of_log(bus)
+
+
 def test_another_takes_over(bus: Bus, bus_dir: Path, beside: BackgroundExporter) -> None:
     publish(bus)
     wait_until(lambda: exported(bus) == of_log(bus))
@@ -387,6 +448,7 @@ def test_it_ends_soon_while_it_is_far_behind(bus: Bus) -> None:
 def test_what_stops_it_is_logged_once(
     bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    caplog.set_level("INFO", "ackbus.export")  # which no command prints unless it is asked to
     publish(bus)
     Path(bus.layout.jsonl).write_bytes(FOREIGN["lines of another bus"])
     exporter = BackgroundExporter(bus)
@@ -394,13 +456,14 @@ def test_what_stops_it_is_logged_once(
     wait_until(lambda: caplog.records)
     publish(bus)
     exporter.stop()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["INFO"]
     assert exported(bus) == FOREIGN["lines of another bus"]
 
 
 def test_a_file_that_was_mended_is_gone_on_with_at_once(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "ackbus.export")
     publish(bus)
     Path(bus.layout.jsonl).write_bytes(FOREIGN["a conflict marker"])
     exporter = BackgroundExporter(bus)
