@@ -293,7 +293,7 @@ class KnownAgents:
         return stranger
 
     def refuse_several(self, *names: str | None) -> None:
-        """Refuse names that mean several, or have spaces; others cost nothing.
+        """Refuse new agents whose names mean several, or have spaces; other names cost nothing.
 
         Raises:
             UnknownRecipient: a name is so, and no agent has acted under it.

@@ -43,6 +43,9 @@ from .show.output import Output
 #: Every error of the parser.
 CommandLineError = ClickException
 
+#: The parameters that are free text, which may begin with a dash.
+_TEXTS = ("body", "words")
+
 #: Options that every command takes, and no group.
 _OF_COMMANDS = ("--dir", "--user", "--json", "--verbose", "-v")
 
@@ -93,6 +96,10 @@ def _no_option(error: NoSuchOption) -> str:
         near = [name for name in meant_by(option, OTHER_OPTIONS) if name in names]
         if near := near or similar(option, names):
             return f"no option {option!a}{did_you_mean(near)}"
+        if option[0:2] != "--" and len(option) > 2 or option[1:].isdigit():
+            for param in params:
+                if param.name in _TEXTS:
+                    return f"no option {option!a}; a text that begins with - goes after --"
     return f"no option {typed[-1]!a}"
 
 

@@ -18,6 +18,7 @@ from ...schema.errors import InvalidInput
 from ...torture.history import TorturePlan
 from ...torture.run import run_torture
 from ..definition import Commands, optional, optional_word
+from ..extras import install_command, is_installed
 from ..options.common import Json, Verbose, directory_option
 from ..own_session import own_path
 from ..show.output import Output
@@ -47,6 +48,9 @@ def _last_steps(directory: str, leftovers: list[str]) -> Iterator[str]:
     """Yield the command that shows the page, and the one that removes what the demo made."""
     yield "See it all in the browser:"
     yield f"  {_own_command()} ui --dir {shlex.quote(directory)}"
+    if not is_installed("server"):
+        yield "  and before it, as the page needs more packages:"
+        yield f"  {install_command('server')}"
     yield "Remove what the demo made:"
     if leftovers:
         # Objects of git are read-only: without -f a terminal is asked about each of them.

@@ -257,6 +257,7 @@ def ask(
     sender = arguments.sender(content.from_agent)
     payload = payload_of(_or_stdin(content), content.data, content.file, None)
     with place.open(lives_long=True) as bus:
+        bus.agents.refuse_several(sender)
         arguments.note_other_form(place.output, bus, type)
         sent = Request.send(
             bus,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
+from ...subscribers.jobs.policy import Policy
 from ...subscribers.jobs.json_records import queue_record, stats_record
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
@@ -142,9 +143,9 @@ def create(
     policy: PolicyOptions,
     place: BusPlace = HERE,
 ) -> int:
-    """Create a queue, unless it exists.
+    """Create a queue, unless it exists, and print the rules that differ from those of a new one.
 
-    Exit code 3 when it exists with another type or another value of a given option. Its beginning
+    'bus queue show' prints all rules. Exit code 3 when it exists with another type or another value of a given option. Its beginning
     never changes: a --start that comes too late is noted on stderr.
     """
     rules = policy.rules()
@@ -168,7 +169,7 @@ def create(
 def set_policy(
     name: QueueName, policy: PolicyOptions, by: By = None, place: BusPlace = HERE
 ) -> int:
-    """Change the policy of a queue.
+    """Change the policy of a queue, and print the rules that differ from those of a new one.
 
     Rules without an option stay as they are; the defaults below are those of a new queue. The
     change applies from the next claim on; jobs that are in the queue already keep their number of
@@ -313,7 +314,10 @@ def _code_of(output: Output, all_stats: list[QueueStats]) -> int:
 
 
 def _print(output: Output, info: QueueInfo) -> None:
-    output.result(queue_record(info), f"{info.name}  {info.pattern}  {policy_line(info)}")
+    """Print a queue, and its rules that differ from those of a new one."""
+    changed = policy_line(info.policy, without=Policy())
+    line = f"{info.name}  {info.pattern}" + (f"  {changed}" if changed else "")
+    output.result(queue_record(info), line)
 
 
 # Limits of the messages that wait in a queue or an inbox: list, set, clear.

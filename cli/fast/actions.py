@@ -53,8 +53,14 @@ def publish(
     from_agent = sender(from_agent)
     payload = payload_of(body, data, file, payload_ref)
     with open_bus(output, directory, user) as bus:
-        if output.has_watcher():  # a look for near types costs what a program must not pay
+        bus.agents.refuse_several(from_agent)
+        if output.has_watcher():  # a look for near names costs what a program must not pay
             note_other_form(output, bus, type)
+            if not to_agents and bus.agents.unseen(type) is None:
+                output.note(
+                    f"note: {type!a} is an agent, and here the type of a message to everyone;"
+                    f" to that agent alone: bus publish TYPE BODY --to {type}"
+                )
         if delay_s is not None:
             headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
         draft = Draft(

@@ -47,6 +47,7 @@ def publish_lines(
     Raises:
         AckbusError: a line was refused, or the bus failed; the transactions before stay.
     """
+    bus.agents.refuse_several(sender)
     stored = done = 0
     with closing(open_input(name)) as file, progress("publishing", _size(file)) as move:
         try:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.jobs.outcomes import Act
+    from ...subscribers.jobs.policy import Policy
     from ...subscribers.overview.trace import Trace
     from ...subscribers.queues.queues import QueueInfo
     from ...subscribers.queues.statistics import QueueStats, Spread
@@ -87,7 +88,7 @@ def show_table(all_stats: list[QueueStats]) -> tuple[Sequence[str], list[Sequenc
         ("success", success),
         ("wait", _spread(stats.wait)),
         ("run", _spread(stats.run)),
-        ("policy", policy_line(stats.info)),
+        ("policy", policy_line(stats.info.policy)),
         ("created", format_ts(stats.info.created_at_ms)),
         ("looked at", f"seq {stats.info.filled_seq}"),
     ]
@@ -117,9 +118,13 @@ def act_line(act: Act) -> str:
     return f"{act.act} by {act.who}, {format_ts(act.at_ms)}{detail}"
 
 
-def policy_line(info: QueueInfo) -> str:
-    """Return a queue's policy in the words of the options."""
-    return ", ".join(f"{option_of(rule)} {info.policy.said(rule)}" for rule in POLICY_FIELDS)
+def policy_line(policy: Policy, *, without: Policy | None = None) -> str:
+    """Return a policy in the words of the options, without the rules that another one has."""
+    return ", ".join(
+        f"{option_of(rule)} {policy.said(rule)}"
+        for rule in POLICY_FIELDS
+        if without is None or getattr(policy, rule) != getattr(without, rule)
+    )
 
 
 def _attempts(stats: QueueStats) -> str:

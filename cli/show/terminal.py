@@ -79,7 +79,12 @@ def message_line(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> Text:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows whose cells are safe already."""
-    console.print(fitted_table(headings, rows))
+    table = fitted_table(headings, rows)
+    console.print(table)
+    shown = {column.header for column in table.columns}
+    hidden = [heading for heading in headings if heading not in shown]
+    if hidden:
+        console.print(f"without these, where nothing is: {', '.join(hidden)}", style="dim")
 
 
 @contextmanager

@@ -221,6 +221,11 @@ def test_mistyped_commands_are_told_what_they_may_mean(
         ("queue --jsn", "did you mean --json?"),
         ("poll a -z", "no option '-z'; see 'bus poll --help'"),
         ("queue --dirr x list", "did you mean --dir?"),
+        ("publish t -hello --from a", "'-hello'; a text that begins with - goes after --"),
+        ("publish t -5 --from a", "'-5'; a text that begins with - goes after --"),
+        ("search -hello", "'-hello'; a text that begins with - goes after --"),
+        ("publish t -i a", "did you mean --id?"),
+        ("publish t -fron a", "did you mean --from?"),
     ],
 )
 def test_mistyped_options_are_told_what_they_may_mean(

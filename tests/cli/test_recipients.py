@@ -70,6 +70,41 @@ def test_an_agent_that_has_acted_is_reached_whatever_its_name(run_bus: RunBus, b
     assert (ended.code, ended.err) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("Bad Name", "did you mean 'Bad-Name'?"),
+        ("all", "the bus has never seen an agent 'all'"),
+        ("Everyone", "the bus has never seen an agent 'Everyone'"),
+        ("alice,bob", "name several one by one"),
+    ],
+)
+def test_new_sender_to_whom_nobody_could_write_is_refused(
+    run_bus: RunBus, bus: Bus, name: str, what: str
+) -> None:
+    """By every command that publishes, before anything is stored; by the environment too."""
+    line = json.dumps({"type": "t"}).encode()
+    for ended in (
+        run_bus("publish", "t", "hi", "--from", name),
+        run_bus("publish", "t", "hi", env={"BUS_AGENT": name}),
+        run_bus("request", "t.request", "?", "--from", name),
+        run_bus("publish", "--jsonl", "--from", name, stdin=line),
+    ):
+        assert_error(ended, 3, what)
+    assert bus.log.newest_seq() == 0
+    bus.publish("t", from_agent=name)  # as an older program has sent
+    assert run_bus("publish", "t", "hi", "--from", name).code == 0
+
+
+def test_an_agent_in_the_place_of_the_type_is_noted(run_bus: RunBus) -> None:
+    """Whoever types `publish alice hi` means a message to alice, and everybody gets it."""
+    line = ("publish", "alice", "hi", "--from", "bob", "-v")
+    note = "bus: note: 'alice' is an agent, and here the type of a message to everyone"
+    assert note in run_bus(*line).err
+    for other in ((*line, "--to", "alice"), ("publish", "note", "hi", "--from", "bob", "-v")):
+        assert "note" not in run_bus(*other).err
+
+
 #: Lines that name nothing, and what stands near.
 MISTYPED = {
     "poll alic": "alice",

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Inbox, Queue
+from ackbus.cli.commands import demo as report
+from ackbus.cli.extras import install_command
 from ackbus.errors import BusNotFound
 from ackbus.model import QueueStats
 from ackbus.schema.queries import file_of
@@ -324,3 +326,12 @@ def test_files_of_the_working_directory_are_never_imported(run_bus: RunBus, tmp_
     done = run_bus("demo", "--dir", tmp_path / "elsewhere", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     assert len(done.out.splitlines()) == 5
+
+
+def test_page_that_is_not_installed_is_offered_with_its_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report, "is_installed", lambda extra: False)
+    lines = [line.strip() for line in report._last_steps("/a/bus", [])]
+    assert lines[1].endswith("ui --dir /a/bus")
+    assert lines[3] == install_command("server")
