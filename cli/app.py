@@ -96,7 +96,7 @@ def _no_option(error: NoSuchOption) -> str:
         near = [name for name in meant_by(option, OTHER_OPTIONS) if name in names]
         if near := near or similar(option, names):
             return f"no option {option!a}{did_you_mean(near)}"
-        if option[0:2] != "--" and len(option) > 2 or option[1:].isdigit():
+        if (option[0:2] != "--" and len(option) > 2) or option[1:].isdigit():
             for param in params:
                 if param.name in _TEXTS:
                     return f"no option {option!a}; a text that begins with - goes after --"

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...subscribers.jobs.policy import Policy
 from ...subscribers.jobs.json_records import queue_record, stats_record
+from ...subscribers.jobs.policy import Policy
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -145,8 +145,9 @@ def create(
 ) -> int:
     """Create a queue, unless it exists, and print the rules that differ from those of a new one.
 
-    'bus queue show' prints all rules. Exit code 3 when it exists with another type or another value of a given option. Its beginning
-    never changes: a --start that comes too late is noted on stderr.
+    'bus queue show' prints all rules. Exit code 3 when it exists with another type or another value
+    of a given option. Its beginning never changes: a --start that comes too late is noted on
+    stderr.
     """
     rules = policy.rules()
     with place.open() as bus:

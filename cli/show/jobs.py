@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.outcomes import Act
     from ...subscribers.jobs.policy import Policy
     from ...subscribers.overview.trace import Trace
-    from ...subscribers.queues.queues import QueueInfo
     from ...subscribers.queues.statistics import QueueStats, Spread
 
     #: How deep a line is, its text, and its style on a terminal.
