@@ -75,7 +75,10 @@ def _reason(error: ClickException) -> str:
         return _no_option(error)
     if error.message.startswith("Got unexpected extra argument"):
         words = error.message.partition(" (")[2].rstrip(").")
-        return f"more words than it takes: {words}; quote a text of several words"
+        params = error.ctx.command.params if error.ctx else []
+        has_text = any(param.name in _TEXTS for param in params)
+        advice = "; quote a text of several words" if has_text else ""
+        return f"more words than it takes: {words}{advice}"
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter):
         rule = _rule(error)
         if rule:
@@ -154,7 +157,7 @@ class _RootGroup(Group):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the commands to start with, and where the others are: in 24 lines."""
         summaries = {name: text for group in GROUPS.values() for name, (_, text) in group.items()}
-        formatter.write_usage("bus", "COMMAND [OPTIONS] [WORDS]...")
+        self._write_usage(formatter)
         formatter.write(f"\n{_ABOUT}\n")
         with formatter.section("Start with"):
             formatter.write_dl([(name, summaries[name]) for name in FIRST])
@@ -169,12 +172,15 @@ class _RootGroup(Group):
                 ]
             )
 
+    def _write_usage(self, formatter: Any) -> None:
+        formatter.write_usage("bus", "COMMAND [OPTIONS] [WORDS]...")
+
     def explain(self, ctx: Any, words: list[str]) -> Any:
         """Print all commands for `help all`, else help as in any group."""
         if words != ["all"]:
             return super().explain(ctx, words)
         formatter = ctx.make_formatter()
-        self.format_usage(ctx, formatter)
+        self._write_usage(formatter)
         self.format_help_text(ctx, formatter)
         self._write_groups(formatter)
         ctx.obj.body(formatter.getvalue().rstrip("\n"))

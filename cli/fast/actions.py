@@ -56,11 +56,7 @@ def publish(
         bus.agents.refuse_several(from_agent)
         if output.has_watcher():  # a look for near names costs what a program must not pay
             note_other_form(output, bus, type)
-            if not to_agents and bus.agents.unseen(type) is None:
-                output.note(
-                    f"note: {type!a} is an agent, and here the type of a message to everyone;"
-                    f" to that agent alone: bus publish TYPE BODY --to {type}"
-                )
+            _note_agents(output, bus, from_agent, None if to_agents else type)
         if delay_s is not None:
             headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
         draft = Draft(
@@ -79,6 +75,18 @@ def publish(
     for receipt in receipts:
         print_receipt(output, receipt)
     return 0
+
+
+def _note_agents(output: Output, bus: LocalBus, sender: str, broadcast: str | None) -> None:
+    """Note a sender that is nearly a known agent, and a broadcast whose type is an agent's name."""
+    stranger = bus.agents.unseen(sender)
+    if stranger is not None and stranger.nearest:
+        note_new(output, stranger)
+    if broadcast is not None and bus.agents.unseen(broadcast) is None:
+        output.note(
+            f"note: {broadcast!a} is an agent, and here the type of a message to everyone;"
+            f" to that agent alone: bus publish TYPE BODY --to {broadcast}"
+        )
 
 
 def id_named(bus: LocalBus, key: str) -> str:
@@ -165,10 +173,10 @@ def ack(
         cursor = inbox.ack(seq)
     if stranger is not None:
         note_new(output, stranger)
-    output.result(
-        {"agent": agent, "cursor": cursor, "passed": passed},
-        f"acknowledged {cursor}: {counted(passed, 'message')}",
-    )
+    line = f"acknowledged {cursor}: {counted(passed, 'message')}"
+    if cursor > seq and not passed:
+        line = f"{seq} was acknowledged before: the cursor is at {cursor}"
+    output.result({"agent": agent, "cursor": cursor, "passed": passed}, line)
     return 0
 
 

@@ -221,9 +221,18 @@ def test_mistyped_commands_are_told_what_they_may_mean(
         ("queue --jsn", "did you mean --json?"),
         ("poll a -z", "no option '-z'; see 'bus poll --help'"),
         ("queue --dirr x list", "did you mean --dir?"),
-        ("publish t -hello --from a", "'-hello'; a text that begins with - goes after --"),
-        ("publish t -5 --from a", "'-5'; a text that begins with - goes after --"),
-        ("search -hello", "'-hello'; a text that begins with - goes after --"),
+        (
+            "publish t -quick --from a",
+            "'-quick'; a text that begins with - goes after --; see 'bus publish --help'",
+        ),
+        (
+            "publish t -5 --from a",
+            "'-5'; a text that begins with - goes after --; see 'bus publish --help'",
+        ),
+        (
+            "search -quick",
+            "'-quick'; a text that begins with - goes after --; see 'bus search --help'",
+        ),
         ("publish t -i a", "did you mean --id?"),
         ("publish t -fron a", "did you mean --from?"),
     ],
