@@ -54,7 +54,7 @@ def publish(
     payload = payload_of(body, data, file, payload_ref)
     with open_bus(output, directory, user) as bus:
         bus.agents.refuse_several(from_agent)
-        if output.has_watcher():  # a look for near names costs what a program must not pay
+        if output.has_watcher():  # a program, which nobody watches, does not wait for these looks
             note_other_form(output, bus, type)
             if not to_agents and bus.agents.unseen(type) is None:
                 output.note(
@@ -139,7 +139,7 @@ def note_unseen(
         agent: the name that was typed.
         messages: its mail: an agent that somebody writes to is expected.
     """
-    # A backup can't be counted, and who has sent is found by counting.
+    # Of a backup the senders can't be known: they are counted first, which would write.
     if bus.backup_made_at_ms is None and not any(m.to_agent == agent for m in messages):
         stranger = bus.agents.unseen(agent)
         if stranger is not None:
