@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from ...bus.log.log import find_message
-from ...schema.errors import InvalidInput
+from ...schema.errors import InvalidInput, suggestion
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft, parse_priority
-from ...schema.message.names import mean_any
 from ...subscribers.inboxes.mail import POLL_LIMIT
 from ..arguments import note_other_form, open_bus, reader, seconds, sender
 from ..show.output import NOTHING, Output
@@ -181,8 +180,8 @@ def _new_agent(bus: LocalBus, agent: str, passed: int) -> UnknownRecipient | Non
 
 def note_new(output: Output, stranger: UnknownRecipient) -> None:
     """Note that an agent is new, with the names that it may be a slip for."""
-    near = mean_any(stranger.nearest)
-    output.note(f"{stranger.agent!r} is a new agent: the bus had never seen it{near}")
+    hint = suggestion(stranger.nearest)
+    output.note(f"{stranger.agent!r} is a new agent: the bus had never seen it{hint}")
 
 
 def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[str, object]:
