@@ -211,7 +211,7 @@ _BESIDE = 6
 _MAX_WORD = 64
 
 #: How alike a name is that a mistyped word may mean, from 0 to 1; and one that it begins.
-_ALIKE, _BEGUN = 0.65, 0.9
+_ALIKE, _BEGUN = 0.67, 0.9
 
 
 def similar(word: str, names: Iterable[str]) -> list[str]:
