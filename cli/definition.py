@@ -153,7 +153,7 @@ def _has_word(options: dict[str, Any], args: list[str]) -> bool:
 
 
 class Group(TyperGroup):
-    """A group of commands. It understands `help` and words of the field, and near ones too."""
+    """A group of commands. It understands `help`, words of other systems, and mistyped names."""
 
     #: Words that mean one command exactly.
     synonyms: Mapping[str, str] = SYNONYMS_IN_GROUPS
