@@ -133,7 +133,7 @@ EXTRAS = {
     "mcp": "mcp",
 }
 
-#: Sets of commands that are taken for one another: what each is for. The help of each shows its set.
+#: Sets of commands that are taken for one another. The help of each shows its set.
 CHOICES: tuple[dict[str, str], ...] = (
     {
         "tail": "The newest messages; with -f also each that comes.",
@@ -179,8 +179,8 @@ _TO_PULL = ("poll AGENT --wait 30", "run --type TYPE -- CMD")
 _TO_SUBSCRIBE = ("listen AGENT -- CMD", *_TO_PULL)
 _TO_START = ("run --type TYPE -- CMD", "serve", "automation start", "crew start")
 
-#: Further words of other systems (brokers, task queues, git, containers): below the command lines
-#: that the error suggests for them.
+#: Further words of other systems (brokers, task queues, git, containers), each after the command
+#: lines that the error suggests for it.
 POINTERS = {
     # to send
     ("publish TYPE BODY --to AGENT", "publish TYPE BODY"): "send enqueue",
@@ -266,7 +266,7 @@ POINTERS_IN_GROUPS = {
     ("log", "logs", "history"): "log logs history tail",
 }
 
-#: Options of other systems: below the options that mean the same here, of which a command has some.
+#: Options of other systems, each after those that mean the same here, of which a command has some.
 OTHER_OPTIONS = {
     ("--type",): "--topic --subject --channel --event",
     ("--from", "--agent", "--by"): "--sender --as --me --source",

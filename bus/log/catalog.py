@@ -39,7 +39,7 @@ def _block_of(message: Message) -> int:
 class Catalog(Table):
     """The tables `catalog`, `catalog_blocks` and `catalog_state`.
 
-    They have, for each block, the counts of types and senders and the newest time; and the position.
+    They have the counts of types and senders of each block, its newest time, and the position.
     """
 
     def catch_up(self, newest_seq: int) -> None:
