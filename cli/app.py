@@ -21,6 +21,7 @@ from typer._click.exceptions import (
 from typer._click.types import FloatParamType, FloatRange, IntRange
 
 from .. import __version__
+from ..schema.errors import suggestion
 from .catalogue import (
     FIRST,
     GROUPS,
@@ -32,7 +33,7 @@ from .catalogue import (
     choices_of,
     meant_by,
 )
-from .definition import Group, LazyCommands, did_you_mean, similar, write_missing
+from .definition import Group, LazyCommands, similar, write_missing
 from .show.output import Output
 
 # Errors of a command line, in our words instead of the parser's.
@@ -98,7 +99,7 @@ def _no_option(error: NoSuchOption) -> str:
     for option in typed:
         near = [name for name in meant_by(option, OTHER_OPTIONS) if name in names]
         if near := near or similar(option, names):
-            return f"no option {option!a}{did_you_mean(near)}"
+            return f"no option {option!a}{suggestion(near)}"
         if (option[0:2] != "--" and len(option) > 2) or option[1:].isdigit():
             for param in params:
                 if param.name in _TEXTS:
