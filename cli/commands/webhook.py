@@ -176,7 +176,7 @@ class FailureOptions:
 
     @property
     def timeout_s(self) -> float:
-        """How long a request may take, in seconds."""
+        """The limit of a request, in seconds."""
         return _positive(self.timeout, "--timeout")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..branches.repositories import RepositoryPlace
 
-# What is made of the name of a task: names of a folder and of refs, and the mark on its tree.
+# Names made of the name of a task: of a folder, of refs, and the mark on its tree.
 
 #: How long such a name for a folder or a ref may be, in bytes.
 _MAX_BYTES = 120
