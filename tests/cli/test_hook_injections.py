@@ -75,7 +75,7 @@ def test_no_hook_hands_over_a_senders_text(
     program: str, bus: Bus, capsysbinary: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 32, item 2: not a name, type, id, subject, body, task or reason."""
-    monkeypatch.setattr(hooks, "_told", dict)  # the standard input of the tests has no end
+    monkeypatch.setattr(hooks, "_event_payload", dict)  # the standard input of the tests has no end
     named = set()
     for text in all_said(program, bus, capsysbinary):
         assert MARK not in text
@@ -90,7 +90,7 @@ def test_known_senders_are_named_only_if_their_names_are_plain(
     bus: Bus, capsysbinary: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent answered all of them, each by a message of the same type."""
-    monkeypatch.setattr(hooks, "_told", dict)
+    monkeypatch.setattr(hooks, "_event_payload", dict)
     for each in ALL:
         bus.publish(each.type, from_agent="me", to_agent=each.sender, in_reply_to=each.id)
     newest = bus.log.newest_seq()
@@ -115,7 +115,7 @@ def test_waking_says_one_fixed_text(
     program: str, bus: Bus, capsysbinary: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The typed line, and the words of a waiting hook, are the same for every message."""
-    monkeypatch.setattr(hooks, "_told", dict)
+    monkeypatch.setattr(hooks, "_event_payload", dict)
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setattr(waiting_hook, "wait", partial(waiting_hook.wait, patience_s=0))
     said = hears("wait", program, bus, capsysbinary).strip()

@@ -10,7 +10,7 @@ import pytest
 from ackbus.automation.config import value_forms
 from ackbus.automation.config.models import ScheduleEntry
 from ackbus.automation.config.validation import check_timezone
-from ackbus.automation.schedules.recurrence import why_not, zone_of
+from ackbus.automation.schedules.recurrence import reason_to_skip, zone_of
 from ackbus.schema.errors import InvalidInput
 
 from ..conftest import Folder
@@ -56,7 +56,7 @@ def test_zone_that_cannot_be_read_is_never_utc(text: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("TZ", text)
     with pytest.raises(InvalidInput, match="no time zone that can be read"):
         zone_of(None)
-    assert why_not(ScheduleEntry(plugin="a", every_s=60.0), 0) is None  # no clock counts
+    assert reason_to_skip(ScheduleEntry(plugin="a", every_s=60.0), 0) is None  # no clock counts
 
 
 def test_localtime_that_is_a_copy_is_read_and_one_that_is_no_zone_is_refused(

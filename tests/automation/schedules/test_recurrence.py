@@ -13,7 +13,7 @@ from ackbus.automation.schedules.recurrence import (
     is_within,
     moved_into,
     next_nominal,
-    why_not,
+    reason_to_skip,
     zone_of,
 )
 from ackbus.schema.errors import InvalidInput
@@ -113,16 +113,16 @@ def test_days_of_the_week_are_left_out(day: int) -> None:
     moment = at(local, "Australia/Sydney")
     left_out = entry(every_s=60.0, not_on=frozenset([day]), timezone="Australia/Sydney")
     name = {6: "Saturday", 0: "Sunday"}[day]
-    assert why_not(left_out, moment) == f"not on {name}"
+    assert reason_to_skip(left_out, moment) == f"not on {name}"
     monday = at("2026-11-30T05:00", "Australia/Sydney")
-    assert why_not(left_out, monday) is None
+    assert reason_to_skip(left_out, monday) is None
 
 
 @pytest.mark.requirement("D-43")
 def test_a_window_says_why() -> None:
     """D-43."""
     bound = entry(every_s=60.0, only_between=NIGHT, timezone="UTC")
-    told = why_not(bound, at("2026-05-01T12:00"))
+    told = reason_to_skip(bound, at("2026-05-01T12:00"))
     assert told == "only between 22:00 and 06:00"
 
 
