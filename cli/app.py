@@ -76,7 +76,8 @@ def _reason(error: ClickException) -> str:
         return _no_option(error)
     if error.message.startswith("Got unexpected extra argument"):
         words = error.message.partition(" (")[2].rstrip(").")
-        params = error.ctx.command.params if error.ctx else []
+        context = error.ctx if isinstance(error, UsageError) else None
+        params = context.command.params if context else []
         has_text = any(param.name in _TEXTS for param in params)
         advice = "; quote a text of several words" if has_text else ""
         return f"more words than it takes: {words}{advice}"
