@@ -73,7 +73,9 @@ class Ticks:
             queue = f"plugin.{name}"
             Queue.create(self.bus, queue, f"{queue}.*", hides="all", addressed="automation")
         self.scheduler = Scheduler(self.bus, Submission(self.bus), Breakers.of(self.bus))
-        self.scheduler.apply_config(Config(directory=directory, plugins=Frozen(plugins)))
+        config = Config(directory=directory, plugins=Frozen(plugins))
+        self.scheduler.store(config)
+        self.scheduler.use_config(config)
         self.scheduler.tick()  # all begin at once; then each has a second of its own
         self.now_ms += 3_599_000
 

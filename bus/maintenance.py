@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 
 import apsw
 
@@ -15,6 +15,7 @@ from ..schema.sqlite.sqlite_errors import translate
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from .local_bus import LocalBus
 
@@ -84,14 +85,19 @@ class Maintenance:
         fewer: int = begun - self._database.value("PRAGMA page_count")
         return fewer * int(self._database.value("PRAGMA page_size"))
 
+    def synced_commits(self) -> AbstractContextManager[None]:
+        """Have each commit of this thread in the block wait for the disk, as in a durable bus."""
+        return self._synchronous("FULL")
+
+    def unsynced_commits(self) -> AbstractContextManager[None]:
+        """Have no commit of this thread in the block wait for the disk."""
+        is_unsynced = self._database.durability == "normal"
+        return nullcontext() if is_unsynced else self._synchronous("NORMAL")
+
     @contextmanager
-    def onto_the_disk(self, *, synced: bool = True) -> Iterator[None]:
-        """Sync each commit of this thread within, however durable the bus is; or none of them."""
-        if not synced and self._database.durability == "normal":
-            yield
-            return
+    def _synchronous(self, mode: str) -> Iterator[None]:
         before = self._database.value("PRAGMA synchronous")
-        self._database.rows(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+        self._database.rows(f"PRAGMA synchronous = {mode}")
         try:
             yield
         finally:

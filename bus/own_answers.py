@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 
 from ..schema.errors import AnsweredAgainWarning, InvalidInput
-from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
+from ..schema.message.reply_types import REQUEST, ReplyTypes, may_answer
 from ..schema.paging import seq_of
 from .presence.session_name import SessionBases
 
@@ -42,7 +42,7 @@ def own_answer(bus: LocalBus, request: Message, agent: str) -> Message | None:
     if not request.type.endswith(REQUEST):
         return None
     endings: list[Message] = []
-    words: list[Message] = []
+    direct_replies: list[Message] = []
     for name in _names_of(SessionBases.of(bus), request, agent):
         is_first = True
         replies = bus.read(
@@ -52,10 +52,10 @@ def own_answer(bus: LocalBus, request: Message, agent: str) -> Message | None:
             if is_answer(bus, request, message):
                 endings.append(message)
                 break
-            if is_first and _is_word_to(request, message):
-                words.append(message)
+            if is_first and _is_direct_reply(request, message):
+                direct_replies.append(message)
                 is_first = False
-    return min(endings or words, key=seq_of, default=None)
+    return min(endings or direct_replies, key=seq_of, default=None)
 
 
 # a second answer -----------------------------------------------------------------------------
@@ -71,9 +71,9 @@ def answered_before(bus: LocalBus, draft: Draft, parents: Parents = NOT_LOOKED_U
         draft: what is about to be published.
         parents: what is known of its parent already, as `Log.parents` returns it.
     """
-    if not isinstance(draft.in_reply_to, str) or not is_word(draft.type):
+    if not isinstance(draft.in_reply_to, str) or not may_answer(draft.type):
         return None
-    _, parent_type = parents.get(draft.in_reply_to, (None, REQUEST))
+    _, parent_type = parents.get(draft.in_reply_to, (None, REQUEST))  # unknown: it may be one
     if not parent_type.endswith(REQUEST):
         return None
     try:
@@ -101,9 +101,9 @@ def warn_of_second_answers(
     bus: LocalBus, drafts: Iterable[Draft], parents: Parents, stacklevel: int
 ) -> None:
     """Issue the warnings of `answered_before`, each once, from the caller at a level above this."""
-    for words in dict.fromkeys(answered_before(bus, draft, parents) for draft in drafts):
-        if words is not None:
-            warnings.warn(AnsweredAgainWarning(words), stacklevel=stacklevel + 1)
+    for warning in dict.fromkeys(answered_before(bus, draft, parents) for draft in drafts):
+        if warning is not None:
+            warnings.warn(AnsweredAgainWarning(warning), stacklevel=stacklevel + 1)
 
 
 # who has answered, and what ------------------------------------------------------------------
@@ -113,13 +113,13 @@ def is_answer(bus: LocalBus, request: Message, message: Message) -> bool:
     """Whether a message after a request answers it, by the convention of types."""
     if message.type not in ReplyTypes.of(request.type).all():
         return False
-    return request_meant(bus, message, request.type) in (None, request.seq)
+    return named_request_seq(bus, message, request.type) in (None, request.seq)
 
 
-def request_meant(bus: LocalBus, reply: Message, request_type: str) -> int | None:
-    """Return the seq of the request of a type that a message answers, if it names one.
+def named_request_seq(bus: LocalBus, reply: Message, request_type: str) -> int | None:
+    """Return the seq of the request that a message names as its parent.
 
-    None: it is for every request of that type before it in its conversation.
+    None: it names no request of this type, and so is for every one before it in its conversation.
     """
     parent = None if reply.in_reply_to is None else bus.get(reply.in_reply_to)
     return parent.seq if parent is not None and parent.type == request_type else None
@@ -127,9 +127,9 @@ def request_meant(bus: LocalBus, reply: Message, request_type: str) -> int | Non
 
 def is_asked(sessions: SessionBases, request: Message, agent: str) -> bool:
     """Whether a request names an agent, or the base name of its session, as its recipient."""
-    if request.to_agent is None or agent == request.to_agent:
-        return agent == request.to_agent
-    return sessions.base_of(agent) == request.to_agent
+    if request.to_agent is None:
+        return False
+    return agent == request.to_agent or sessions.base_of(agent) == request.to_agent
 
 
 def _names_of(sessions: SessionBases, request: Message, agent: str) -> set[str]:
@@ -143,7 +143,7 @@ def _names_of(sessions: SessionBases, request: Message, agent: str) -> set[str]:
     return {agent, base, *sessions.names_under(base)}
 
 
-def _is_word_to(request: Message, message: Message) -> bool:
-    """Whether a message is a direct reply to who asked, or to all, and no question or news."""
-    is_direct = message.in_reply_to == request.id and is_word(message.type)
-    return is_direct and message.to_agent in (None, request.from_agent)
+def _is_direct_reply(request: Message, message: Message) -> bool:
+    """Whether a message replies to a request, to the asker or to all, and may be its answer."""
+    is_reply = message.in_reply_to == request.id and may_answer(message.type)
+    return is_reply and message.to_agent in (None, request.from_agent)

@@ -21,6 +21,7 @@ from typer._click.exceptions import (
 from typer._click.types import FloatParamType, FloatRange, IntRange
 
 from .. import __version__
+from ..schema.errors import suggestion
 from .catalogue import (
     FIRST,
     GROUPS,
@@ -32,7 +33,7 @@ from .catalogue import (
     choices_of,
     meant_by,
 )
-from .definition import Group, LazyCommands, did_you_mean, similar, write_missing
+from .definition import Group, LazyCommands, similar, write_missing
 from .show.output import Output
 
 # Errors of a command line, in our words instead of the parser's.
@@ -75,7 +76,10 @@ def _reason(error: ClickException) -> str:
         return _no_option(error)
     if error.message.startswith("Got unexpected extra argument"):
         words = error.message.partition(" (")[2].rstrip(").")
-        return f"more words than it takes: {words}; quote a text of several words"
+        params = error.ctx.command.params if error.ctx else []
+        has_text = any(param.name in _TEXTS for param in params)
+        advice = "; quote a text of several words" if has_text else ""
+        return f"more words than it takes: {words}{advice}"
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter):
         rule = _rule(error)
         if rule:
@@ -95,7 +99,7 @@ def _no_option(error: NoSuchOption) -> str:
     for option in typed:
         near = [name for name in meant_by(option, OTHER_OPTIONS) if name in names]
         if near := near or similar(option, names):
-            return f"no option {option!a}{did_you_mean(near)}"
+            return f"no option {option!a}{suggestion(near)}"
         if (option[0:2] != "--" and len(option) > 2) or option[1:].isdigit():
             for param in params:
                 if param.name in _TEXTS:
@@ -154,7 +158,7 @@ class _RootGroup(Group):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the commands to start with, and where the others are: in 24 lines."""
         summaries = {name: text for group in GROUPS.values() for name, (_, text) in group.items()}
-        formatter.write_usage("bus", "COMMAND [OPTIONS] [WORDS]...")
+        self._write_usage(formatter)
         formatter.write(f"\n{_ABOUT}\n")
         with formatter.section("Start with"):
             formatter.write_dl([(name, summaries[name]) for name in FIRST])
@@ -169,12 +173,15 @@ class _RootGroup(Group):
                 ]
             )
 
+    def _write_usage(self, formatter: Any) -> None:
+        formatter.write_usage("bus", "COMMAND [OPTIONS] [WORDS]...")
+
     def explain(self, ctx: Any, words: list[str]) -> Any:
         """Print all commands for `help all`, else help as in any group."""
         if words != ["all"]:
             return super().explain(ctx, words)
         formatter = ctx.make_formatter()
-        self.format_usage(ctx, formatter)
+        self._write_usage(formatter)
         self.format_help_text(ctx, formatter)
         self._write_groups(formatter)
         ctx.obj.body(formatter.getvalue().rstrip("\n"))

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus.local_bus import LocalBus
 
-#: The ways in which a bus is found that no option or variable names.
+#: How `find` says that no option or variable named the bus.
 _UPWARDS = "looking upwards from here"
 BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
@@ -32,10 +32,15 @@ def open_bus(
 ) -> LocalBus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name.
 
-    With `lives_long` it is exported beside the command; else at its end, if it has published: with
-    `exports_all` whole, else as much as takes no time.
+    Args:
+        output: of the command line.
+        directory, user: the options --dir and --user.
+        write_timeout_s: how long a write waits for others, in seconds.
+        lives_long: exports the bus in a thread as long as the command runs; else a command that
+            has published exports at its end.
+        exports_all: exports all at its end, however long it takes; else for some milliseconds.
     """
-    from .exporting import CommandBus  # the guard most often needs no more than the file
+    from .exporting import CommandBus  # for the guard most often `open_file` is enough
 
     bus = CommandBus(open_file(output, directory, user, write_timeout_s=write_timeout_s))
     bus.export_after(output, exports_all=exports_all)
@@ -47,7 +52,7 @@ def open_bus(
 def open_file(
     output: Output, directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S
 ) -> Database:
-    """Open the file of the same bus."""
+    """Open the file of the bus that `open_bus` opens, and no more."""
     database = Database(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {database.layout.directory}")
     if database.backup_made_at_ms is not None:
@@ -72,8 +77,8 @@ def find(directory: str | None, user: bool) -> tuple[str, str]:
     bus_directory = find_bus()
     if os.environ.get(BUS_DIR_VARIABLE):
         return bus_directory, BUS_DIR_VARIABLE
-    holder = os.path.dirname(bus_directory)
-    is_above = os.path.commonpath([holder, os.getcwd()]) == holder
+    project = os.path.dirname(bus_directory)
+    is_above = os.path.commonpath([project, os.getcwd()]) == project
     return bus_directory, _UPWARDS if is_above else BY_MAIN_TREE
 
 
@@ -115,17 +120,18 @@ def seconds(duration: str, option: str) -> float:
         raise InvalidInput(f"{option}: {error}") from error
 
 
-# The types that a line names: most often a type that is nearly one of the bus is meant to be it.
+# Types of messages that a line names: one that differs from a type of the bus in its spelling alone
+# is most often that type, mistyped.
 
-#: The newest messages whose types are known besides those that have been counted.
+#: Types are known from the catalog, which may be behind; and from this many of the newest messages.
 _NEWEST = 500
 
-#: The characters that types of other dialects differ in: task_done, task.done, task-done.
+#: The characters in which other programs spell types differently: task_done, task.done, task-done.
 _JOINTS = str.maketrans("", "", "._-")
 
 
 def known_types(bus: LocalBus) -> set[str]:
-    """Return the types of a bus that can be had at once, and the patterns of its queues."""
+    """Return the types of a bus that can be read at once, and the patterns of its queues."""
     from ..bus.log.catalog import Catalog
     from ..subscribers.queues.queues import Queues
 
@@ -134,14 +140,14 @@ def known_types(bus: LocalBus) -> set[str]:
 
 
 def note_other_form(output: Output, bus: LocalBus, type: str) -> None:
-    """Note that a typed type, which the bus doesn't know, is another spelling of one that it does.
+    """Note that a type, which no message has, is another spelling of one that some have.
 
-    Spellings differ by case, dots, dashes and underscores: other programs have them.
+    Spellings differ in case, dots, dashes and underscores.
     """
     form = _form(type)
     try:
         types = known_types(bus)
-    except AckbusError:  # damage that the command may not meet
+    except AckbusError:  # of damage, which the command itself may not come upon
         return
     others = sorted(name for name in types if _form(name) == form)
     if others and type not in types:

@@ -133,7 +133,7 @@ EXTRAS = {
     "mcp": "mcp",
 }
 
-#: Commands that are taken for one another, by what each is for. The help of each shows its set.
+#: Sets of commands that are taken for one another. The help of each shows its set.
 CHOICES: tuple[dict[str, str], ...] = (
     {
         "tail": "The newest messages; with -f also each that comes.",
@@ -165,21 +165,22 @@ CHOICES: tuple[dict[str, str], ...] = (
     },
 )
 
-#: Words of the field that mean exactly one command here, which runs: none of them destroys.
+#: Words of other systems that run the one command here that they mean. No command that destroys
+#: anything is among these.
 SYNONYMS = {
     **dict.fromkeys(("pub", "emit", "produce", "xadd"), "publish"),
     "version": "--version",
 }
 
-#: The same in groups of commands, where the group has the command.
+#: The same within a group of commands, if the group has that command.
 SYNONYMS_IN_GROUPS = {"ls": "list"}
 
 _TO_PULL = ("poll AGENT --wait 30", "run --type TYPE -- CMD")
 _TO_SUBSCRIBE = ("listen AGENT -- CMD", *_TO_PULL)
 _TO_START = ("run --type TYPE -- CMD", "serve", "automation start", "crew start")
 
-#: Other words of the field (of brokers, of task queues, of git, of containers), by what to type
-#: here for any of them.
+#: Further words of other systems (brokers, task queues, git, containers), each after the command
+#: lines that the error suggests for it.
 POINTERS = {
     # to send
     ("publish TYPE BODY --to AGENT", "publish TYPE BODY"): "send enqueue",
@@ -238,7 +239,7 @@ POINTERS = {
     ("task diff TASK", "log"): "diff blame",
 }
 
-#: In groups of commands: the commands there that a word may mean, by which of them a group has.
+#: The same within a group of commands: of those that are named, the error suggests what it has.
 POINTERS_IN_GROUPS = {
     ("list",): "ps all index",
     ("show",): "info describe inspect view cat read",
@@ -265,7 +266,7 @@ POINTERS_IN_GROUPS = {
     ("log", "logs", "history"): "log logs history tail",
 }
 
-#: Options of the field, by what the commands that have one of them call it.
+#: Options of other systems, each after those that mean the same here, of which a command has some.
 OTHER_OPTIONS = {
     ("--type",): "--topic --subject --channel --event",
     ("--from", "--agent", "--by"): "--sender --as --me --source",
@@ -289,7 +290,7 @@ OTHER_OPTIONS = {
 
 
 def meant_by(word: str, table: dict[tuple[str, ...], str]) -> tuple[str, ...]:
-    """Return what a word of the field stands for by a table of this module; () if it has none."""
+    """Return the lines or options that a table of this module has for a word of others, or ()."""
     plain = word.lower()
     return next((meant for meant, words in table.items() if plain in words.split()), ())
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..schema.errors import InvalidInput
+from ..schema.errors import InvalidInput, suggestion
 from . import extras
 from .catalogue import (
     EXTRAS,
@@ -153,7 +153,7 @@ def _has_word(options: dict[str, Any], args: list[str]) -> bool:
 
 
 class Group(TyperGroup):
-    """A group of commands. It understands `help` and words of the field, and near ones too."""
+    """A group of commands. It understands `help`, words of other systems, and mistyped names."""
 
     #: Words that mean one command exactly.
     synonyms: Mapping[str, str] = SYNONYMS_IN_GROUPS
@@ -171,7 +171,7 @@ class Group(TyperGroup):
                 ctx.obj.remark(f"{word!a} is {name!a} here")
             return self.resolve_command(ctx, [name, *rest])
         path = ctx.command_path
-        hint = did_you_mean(repr(line) for line in self.meant(path, word, rest))
+        hint = suggestion(repr(line) for line in self.meant(path, word, rest))
         ctx.fail(f"'{path}' has no command {word[:_MAX_WORD]!a}{hint}")
 
     def explain(self, ctx: Any, words: list[str]) -> Any:
@@ -211,11 +211,15 @@ _BESIDE = 6
 _MAX_WORD = 64
 
 #: How alike a name is that a mistyped word may mean, from 0 to 1; and one that it begins.
-_ALIKE, _BEGUN = 0.65, 0.9
+_ALIKE, _BEGUN = 0.67, 0.9
 
 
 def similar(word: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a mistyped word may mean, the most similar first: three at most."""
+    """Return the commands or options that a mistyped word may mean, the most similar first: three.
+
+    Unlike for `near_names`, which compares names that anybody may have chosen, the beginning of a
+    name is near to it, and `_` is `-`.
+    """
     from difflib import SequenceMatcher  # for mistakes alone
 
     typed = _plain(word[:_MAX_WORD])
@@ -232,13 +236,6 @@ def similar(word: str, names: Iterable[str]) -> list[str]:
 
 def _plain(name: str) -> str:
     return name.lstrip("-").replace("_", "-").casefold()
-
-
-def did_you_mean(names: Iterable[str]) -> str:
-    """Return `; did you mean …?` for some names, or "" for none."""
-    *others, last = [*names] or [""]
-    both = f"{', '.join(others)} or {last}" if others else last
-    return f"; did you mean {both}?" if last else ""
 
 
 def _write_choices(ctx: Any, formatter: Any) -> None:

@@ -239,7 +239,7 @@ def discard(bus: LocalBus, segments: Sequence[Segment]) -> Discarded:
     payload = {"first_seq": first, "last_seq": last, "messages": discarded.messages}
     refs = _blobs_of_none_but(bus, first, last)
     # Else a power loss could take the note of it, and leave no files.
-    with Maintenance(bus).onto_the_disk(), bus.transaction():
+    with Maintenance(bus).synced_commits(), bus.transaction():
         bus.archive.discard(segments, refs, at_ms)
         bus.log.append([Draft(DISCARDED, payload, from_agent=_ARCHIVER)])
     finish(bus)

@@ -43,15 +43,15 @@ OF_ONE_PLACE = (
     *("GIT_CEILING_DIRECTORIES", "GIT_LITERAL_PATHSPECS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE"),
 )
 
-#: No question is put to a person: nobody may be there.
-ALONE: dict[str, str | None] = {
+#: Variables for a git that belongs to no hook or folder around it, and asks no person anything.
+UNATTENDED: dict[str, str | None] = {
     **dict.fromkeys(OF_ONE_PLACE),
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": ":",
 }
 
-#: How long a call without a limit may take, in seconds: who writes a work tree may put a pipe
-#: there, which git would wait for without end.
+#: How long a call without a limit may take, in seconds: a work tree may have a pipe in the place of
+#: a file, and git would wait for it without end.
 _LONGEST_S = 600.0
 
 #: The whole id of an object, by either of git's digests.
@@ -101,8 +101,8 @@ class Repository:
     Args:
         folder: where git is run.
         environment: variables of git beside those of this process; None takes one away.
-        limit_s: the limit of each call that has none of its own, in seconds; None: ten minutes. It
-            is for looks; within `one_look` its calls share that of the look besides.
+        limit_s: marks the repository as one to look into: how long each call may take at most, in
+            seconds. None: calls are looks only within `one_look`, whose time they share.
         name: of the repository in errors; the folder, unless it is given.
     """
 
@@ -132,9 +132,8 @@ class Repository:
         Args:
             arguments: of git.
             stdin: what it may read.
-            limit_s: after how many seconds it is ended, with all that it started; None: the
-                limit of this repository, which is ten minutes where none is given. A look may end
-                it sooner.
+            limit_s: after how many seconds it is ended, with all that it started; None: ten
+                minutes. The limit of a look ends it sooner.
             pass_fds: descriptors that git inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
@@ -143,34 +142,34 @@ class Repository:
             CommandFailed: it ended with an error.
             OutOfTime: it reached the limit.
         """
-        look_s = self._look_s()
         limit_s = _LONGEST_S if limit_s is None else limit_s
-        is_look = look_s is not None and look_s <= limit_s
-        if is_look and not look_s:
+        look_s = self._look_s()
+        if look_s == 0:
             raise self._cut(arguments)
-        limit_s = limit_s if look_s is None else min(look_s, limit_s)
-        with self._starting():
+        ends_by_look = look_s is not None and look_s <= limit_s
+        if look_s is not None:
+            limit_s = min(look_s, limit_s)
+        with self._start_errors():
             ended = run_child(
                 ["git", *_SETTINGS, *arguments],
                 limit_s=limit_s,
                 stdin=stdin,
-                bounds=LOOK_BOUNDS if is_look else None,
+                bounds=LOOK_BOUNDS if ends_by_look else None,
                 starting=starting,
                 cwd=self.folder,
                 env=self.environment(),
                 pass_fds=pass_fds,
             )
-        if ended is None and is_look:
+        if ended is None and ends_by_look:
             raise self._cut(arguments)
         if ended is not None and ended.is_too_much:
             raise self._too_much(arguments)
         return _output(arguments, ended, limit_s, accepted)
 
     def _look_s(self) -> float | None:
-        """Return how long a look may wait for the next answer; None: nobody looks."""
-        left_s = seconds_left()
-        limits = [limit for limit in (left_s, self._limit_s) if limit is not None]
-        return min(limits, default=None)
+        """Return how long git may take where this is a look, 0 when its time is over; else None."""
+        limits = (seconds_left(), self._limit_s)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _cut(self, arguments: Sequence[str]) -> LookCut:
         where, what = os.path.abspath(self._name), _command(arguments)
@@ -210,10 +209,9 @@ class Repository:
         The limit of a look is one of waiting: for the first output, and then for each further one.
 
         Raises:
-            GitFailed: git is not installed.
+            GitFailed: git is not installed, or a line is too long to be one.
             CommandFailed: it ended with an error.
-            LookCut: it said nothing within the limit.
-            GitFailed: a line is too long to be one.
+            LookCut: it printed nothing within the limit.
         """
         import tempfile
 
@@ -221,7 +219,7 @@ class Repository:
         process = None
         with tempfile.TemporaryFile() as err:  # an unread pipe of errors would block git
             try:
-                with self._starting(), starting():
+                with self._start_errors(), starting():
                     process = ReapedChild(
                         ["git", *_SETTINGS, *arguments],
                         cwd=self.folder,
@@ -324,7 +322,8 @@ class Repository:
         return {key: value for key, value in variables.items() if value is not None}
 
     @contextmanager
-    def _starting(self) -> Iterator[None]:
+    def _start_errors(self) -> Iterator[None]:
+        """Turn the system's errors at the start of git into `GitFailed`."""
         try:
             yield
         except OSError as error:

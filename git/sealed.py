@@ -26,7 +26,7 @@ from ..schema.errors import shown
 from .branches.repositories import RepositoryPlace
 from .limited import LOOK_S
 from .repository import (
-    ALONE,
+    UNATTENDED,
     CommandFailed,
     GitFailed,
     Repository,
@@ -131,7 +131,7 @@ _READ_WHOLE = ("packed-refs", "shallow", "objects/info/alternates", "objects/inf
 
 #: Variables for git where one looks: it fetches nothing, and asks nobody.
 LOOKING: dict[str, str | None] = {
-    **ALONE,
+    **UNATTENDED,
     "GIT_ALLOW_PROTOCOL": "",  # no transport, not even to a folder: git 2.38 knows it too
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ASKPASS": "false",

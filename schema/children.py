@@ -144,7 +144,7 @@ class ReapedChild(subprocess.Popen[bytes]):
 
 
 def exit_descriptor(pid: int) -> int | None:
-    """A descriptor that is readable when a child has exited; None where there is no such thing."""
+    """Return a descriptor that is readable when a child has exited; None where none can be had."""
     if sys.platform != "linux":
         return None
     try:
@@ -160,7 +160,9 @@ def _until_readable(fd: int, seconds: float) -> None:
 
 
 class ExitedChild:
-    """The end of a child process that ended by itself. By hand: a commit waits for what it loads.
+    """The end of a child process that ended by itself.
+
+    It is no dataclass: hooks use it, and a commit would wait until `dataclasses` is loaded.
 
     Attributes:
         code: its exit code; of a signal that ended it, the negative number.
@@ -297,14 +299,14 @@ class PythonProcesses:
         child = self._children.pop(name)
         child.kill()
         child.wait()
-        child.ask_to_end()
+        child.ask_to_end()  # it has ended: this closes its input
         return child.pid
 
     def lost(self) -> dict[str, int]:
         """Return the exit codes of processes that ended by themselves since the last call."""
         codes = {name: code for name, c in self._children.items() if (code := c.poll()) is not None}
         for name in codes:
-            self._children.pop(name).ask_to_end()
+            self._children.pop(name).ask_to_end()  # this closes its input
         return codes
 
     def __enter__(self) -> Self:

@@ -6,6 +6,10 @@ behind it are attributes, so that programs never parse the text.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 #: How many characters of a value an error repeats: it must stay one readable line, and reports of
 #: many lines are kept in memory.
 SHOWN_CHARS = 80
@@ -16,6 +20,13 @@ def shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     cut = text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
     return repr(cut) if isinstance(value, str) else cut
+
+
+def suggestion(names: Iterable[str]) -> str:
+    """Return `; did you mean a, b or c?` for names that a mistyped one may mean; "" for none."""
+    *others, last = [*names] or [""]
+    meant = f"{', '.join(others)} or {last}" if others else last
+    return f"; did you mean {meant}?" if last else ""
 
 
 class AckbusError(Exception):
@@ -201,7 +212,7 @@ class UnknownRecipient(Refused):
                 near = [repr(word) for word in (*near, "-".join(agent.split()))]
             else:  # a model may have copied it: it is not repeated to it as words of the bus
                 name, near = "of this name", []
-        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+        hint = suggestion(dict.fromkeys(near))
         super().__init__(f"the bus has never seen an agent {name}{rule}{hint}")
 
 

@@ -58,7 +58,7 @@ from .feed import LiveFeed
 from .mcp.route import McpMount
 from .monitoring import Metrics, Readiness, RequestMetrics
 from .monitoring import router as monitoring
-from .page.files import ROUTERS as PAGE_ROUTERS
+from .page.files import router as page
 from .problems import Problem, handle_problems
 from .streams import ROUTERS as LIVE_ROUTERS
 from .streams import nowhere
@@ -116,7 +116,7 @@ def create_app(
     app.state.protocol = None
     _add_middleware(app, hosts, origins, max_blob_bytes)
     handle_problems(app)
-    for router in (*PAGE_ROUTERS, monitoring, *ROUTERS, *LIVE_ROUTERS):
+    for router in (page, monitoring, *ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     app.state.mcp = mcp
     app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))

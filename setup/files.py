@@ -398,7 +398,9 @@ class ConfigChange:
             if self.after is None:
                 spot.remove()
             else:
-                spot.replace(self.after.encode())
+                # A project's files are for all who work on it; a home's may hold secrets.
+                is_project = not self.file.enclosure.is_home
+                spot.replace(self.after.encode(), make=0o666 if is_project else 0o600)
         except OSError:
             with suppress(OSError):
                 records.write(earlier)

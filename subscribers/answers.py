@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..bus.log.log import find_message
-from ..bus.own_answers import is_asked, request_meant
+from ..bus.own_answers import is_asked, named_request_seq
 from ..bus.presence.session_name import SessionBases
 from ..schema.arguments import checked
 from ..schema.errors import AckbusError, InvalidInput
-from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
+from ..schema.message.reply_types import REQUEST, ReplyTypes, may_answer
 from ..schema.queries import Queries, Table
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ class ReplyJudge(Table):
         or had, its job. A worker group publishes events of its work to all, so its reply must be
         addressed to the asker. A message that another queue takes in is a step on the way.
         """
-        if message.in_reply_to != request.id or not is_word(message.type):
+        if message.in_reply_to != request.id or not may_answer(message.type):
             return False
         if message.to_agent not in (None, request.from_agent):
             return False
@@ -225,7 +225,7 @@ def answered(bus: LocalBus, requests: Iterable[Message]) -> set[int]:
             if _state_by(message, reply_types) is None:
                 seqs.update(request.seq for request in group if judge.is_reply(request, message))
             else:
-                meant_seq = request_meant(bus, message, type)
+                meant_seq = named_request_seq(bus, message, type)
                 earlier = (request.seq for request in group if request.seq < message.seq)
                 seqs.update(seq for seq in earlier if meant_seq in (None, seq))
     return seqs
@@ -272,7 +272,7 @@ def _answers_of_any_type(
     for message in bus.read(conversation=conversation, after_seq=request_seq):
         state = _state_by(message, reply_types)
         if state is not None:
-            if request_meant(bus, message, request.type) in (None, request_seq):
+            if named_request_seq(bus, message, request.type) in (None, request_seq):
                 yield Answer(state, conversation, message, asker), True
         elif judge.is_reply(request, message):
             state = _BY_ENDING.get(message.type.rpartition(".")[2], ANSWERED)

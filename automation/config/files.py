@@ -144,7 +144,7 @@ commands:
 /secrets.env
 """,
     _CONFIG: """\
-# After a change: 'bus config check', 'bus config lock', 'bus automation reload'.
+# After a change: 'bus config diff', 'bus config lock', 'bus config check', 'bus automation reload'.
 environment_vars: {include: [secrets.env]}
 plugin_roots: [plugins]
 

@@ -135,6 +135,9 @@ OWN = Origin(is_named=False, may_act=True)
 #: In the working directory: the files of a clone belong to the user who cloned it.
 FOUND = Origin(is_named=False, may_act=False)
 
+#: The folder that most people keep a configuration in, beside their work.
+_USUAL_FOLDER = "automation"
+
 #: The file that a folder of configuration begins with.
 ROOT = "config.yaml"
 
@@ -213,8 +216,12 @@ def _owners(named: Path, root: Path) -> Owners:
 
 def no_configuration(directory: Path) -> ConfigFaults:
     """Return the error of a folder without a configuration, with the command that makes one."""
-    make = f"'bus automation init {shlex.quote(str(directory))}' makes one"
-    return ConfigFaults([Fault(str(directory / ROOT), 0, "", f"there is no such file; {make}")])
+    beside = directory / _USUAL_FOLDER
+    if (beside / ROOT).is_file():
+        hint = f"there is one in {beside}: name it with --config or BUS_CONFIG"
+    else:
+        hint = f"'bus automation init {shlex.quote(str(directory))}' makes one"
+    return ConfigFaults([Fault(str(directory / ROOT), 0, "", f"there is no such file; {hint}")])
 
 
 class _SourceReader:

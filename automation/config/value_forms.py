@@ -189,7 +189,7 @@ def _value(form: _CronField, text: str) -> int:
     return form.least + form.words.index(text) if text in form.words else -1
 
 
-# Forms of values in a configuration: durations, sizes, rates, times, time zones.
+# Durations, sizes, rates, parts of requests, times and weekdays.
 #
 # A value of another form raises a ValueError that names the value and the expected form.
 
@@ -319,9 +319,8 @@ def point_ms(text: str) -> int:
     return passed // timedelta(milliseconds=1)
 
 
-# The machine's own time zone, by TZ and /etc/localtime. One that can't be read is never UTC.
-
-# Time zones by name, without those that count leap seconds.
+# Time zones: by name, without those that count leap seconds; and the machine's own, by TZ and
+# /etc/localtime. A machine's zone that can't be read is an error: it does not become UTC.
 
 #: Zones that count leap seconds: Python reads them, but shows wrong hours.
 _WITH_LEAP_SECONDS = "right/"
@@ -373,14 +372,15 @@ def own_zone() -> ZoneInfo:
 
 
 @lru_cache(maxsize=16)
-def _own_zone(text: str | None) -> ZoneInfo:
-    named = _LOCALTIME if text is None else text.removeprefix(":")
-    if not named or (text is None and not os.path.lexists(_LOCALTIME)):
+def _own_zone(tz: str | None) -> ZoneInfo:
+    """Return the zone that a value of TZ names; None: TZ is not set."""
+    zone = _LOCALTIME if tz is None else tz.removeprefix(":")
+    if not zone or (tz is None and not os.path.lexists(_LOCALTIME)):
         return ZoneInfo("UTC")
     try:
-        return _of_file(named) if named.startswith("/") else _of_name(named)
+        return _of_file(zone) if zone.startswith("/") else _of_name_or_rule(zone)
     except _UNREADABLE as error:
-        what = _LOCALTIME if text is None else f"TZ={text!a}"
+        what = _LOCALTIME if tz is None else f"TZ={tz!a}"
         raise InvalidInput(
             f"{what} is no time zone that can be read; set TZ to one like Europe/Berlin, or name"
             " a timezone"
@@ -388,28 +388,33 @@ def _own_zone(text: str | None) -> ZoneInfo:
 
 
 def _of_file(path: str) -> ZoneInfo:
-    named = os.path.realpath(path).partition("/zoneinfo/")[2]
+    """Return the zone of a file: a link into the database has its name there, a copy its path."""
+    name_in_database = os.path.realpath(path).partition("/zoneinfo/")[2]
     try:
-        return named_zone(named)  # by its name, where it has one
-    except _UNREADABLE:
-        data = read_bytes(path)  # it is a copy
+        return named_zone(name_in_database)
+    except _UNREADABLE:  # it is a copy
+        data = read_bytes(path)
     refuse_leap_seconds(data)
     return ZoneInfo.from_file(io.BytesIO(data), key=path)
 
 
-def _of_name(named: str) -> ZoneInfo:
+def _of_name_or_rule(text: str) -> ZoneInfo:
     try:
-        return named_zone(named)
+        return named_zone(text)
     except _UNREADABLE:
-        rule = _RULE.fullmatch(named)
+        rule = _RULE.fullmatch(text)
         if rule is None:
             raise
-    has_dates = not rule["summer"] or "," in rule["summer"]
-    return _of_rule(named if has_dates else named + _USUAL_DATES, named)
+    lacks_dates = rule["summer"] and "," not in rule["summer"]
+    return _of_rule(text + _USUAL_DATES if lacks_dates else text, text)
 
 
 def _of_rule(rule: str, key: str) -> ZoneInfo:
-    """Return the zone of a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3."""
+    """Return the zone of a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3.
+
+    `ZoneInfo` takes rules only from a file. So this makes one of version 2 (RFC 8536): two blocks
+    that know UTC alone and no change of clocks, and after them the rule, which is for all times.
+    """
     header = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, 0, 1, 4)
     block = header + struct.pack(">lbb", 0, 0, 0) + b"UTC\0"
     data = block + block + b"\n" + rule.encode("ascii") + b"\n"

@@ -10,7 +10,7 @@ import binascii
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn, TypeVar
 
-from ...schema.errors import AckbusError
+from ...schema.errors import AckbusError, suggestion
 from ...schema.message.names import near_names
 
 TYPE_CHECKING = False
@@ -115,7 +115,7 @@ def near(name: str, names: Iterable[str]) -> str:
         names: the names that exist.
     """
     matches = near_names(name, names, cutoff=0.7)[:2]
-    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+    return suggestion(map(repr, matches))
 
 
 _Value = TypeVar("_Value")

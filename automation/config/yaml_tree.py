@@ -152,7 +152,14 @@ def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
 
 @dataclass(slots=True)
 class _TreeReader:
-    """Makes a tree of the events of a parser."""
+    """Makes a tree of the events of a parser.
+
+    Attributes:
+        file: its name.
+        faults: those that were met.
+        anchors: by name, the value and how many values are in it; None while it is being read.
+        count: how many values were read; each alias counts as all values of its anchor.
+    """
 
     file: str
     faults: list[Fault] = field(default_factory=list)
@@ -187,12 +194,13 @@ class _TreeReader:
             return self._alias(event.anchor, line, path)
         if event.tag and not event.tag.startswith("tag:yaml.org,2002:"):
             self.refuse(line, f"the tag {event.tag} is not known; leave it out", path)
-        before, tree = self.count, self._fresh(event, events, path, depth)
+        count_before = self.count - 1  # without this value
+        tree = self._written(event, events, path, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (tree, self.count - before + 1)
+            self.anchors[event.anchor] = (tree, self.count - count_before)
         return tree
 
-    def _fresh(self, event: Any, events: Iterator[Any], path: str, depth: int) -> Tree:
+    def _written(self, event: Any, events: Iterator[Any], path: str, depth: int) -> Tree:
         if isinstance(event, ScalarEvent):
             text = _unshielded(event.value)
             return Plain(text) if event.style is None else text
@@ -344,7 +352,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
 
 
 def _rest(text: str, at: int) -> tuple[str, int]:
-    """Return the rest of a line, which may be a comment: none; and where the next line begins."""
+    """Return the rest of a line, "" where it is a comment; and where the next line begins."""
     end = _end_of_line(text, at)
     rest = text[at:end].strip()
     line_break = _BREAK.match(text, end)
@@ -378,8 +386,8 @@ class _Filler:
         filled.at = tree.at
         for key, value in tree.items():
             inner = f"{path}.{key}" if path else key
-            used = _is_used(inner, value)
-            filled[key] = self._value(value, inner, tree.at[key]) if used else value
+            is_used = _is_used(inner, value)
+            filled[key] = self._value(value, inner, tree.at[key]) if is_used else value
         return filled
 
     def _value(self, value: Tree, path: str, spot: Spot) -> Tree:

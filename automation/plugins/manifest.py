@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The one protocol that is spoken.
 PROTOCOL = 2
 
-#: How a state is made of a fact.
+#: How a new fact becomes the plugin's state: in place of it, or merged into it.
 View = Literal["mirror_object", "merge_object"]
 
 
@@ -52,13 +52,13 @@ class When(Settings):
 
 
 class FactOutput(Settings):
-    """The state updates of a command are a fact of this type, and the plugin's state is the newest.
+    """A rule that records the state updates of a command as facts, which become the plugin's state.
 
     Attributes:
-        when: whose they are.
-        fact_type: the type of the fact.
-        compatibility_view: how the state is made of it: `mirror_object` takes it whole,
-            `merge_object` sets its keys, and leaves those of other commands.
+        when: the command.
+        fact_type: the type of the facts.
+        compatibility_view: what a new fact does to the state: `mirror_object` replaces the state,
+            `merge_object` sets the fact's keys in it, and leaves those of other commands.
     """
 
     when: When
@@ -68,7 +68,7 @@ class FactOutput(Settings):
 
     @property
     def command(self) -> str:
-        """The command whose state updates they are."""
+        """The command whose state updates are recorded."""
         return self.when.command
 
 
@@ -122,7 +122,7 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
         return None, validation.faults
     validation = Validation(tree, str(path))
     validation.faults += faults
-    commands = _commands(validation)
+    commands = _commands(validation)  # each by itself: one that is wrong hides no fault of others
     manifest = validation.model(Manifest)
     if validation.at("protocol") == "1":
         message = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
@@ -148,28 +148,40 @@ def _commands(validation: Validation) -> dict[str, PluginCommand]:
     tree = validation.at("commands")
     commands: dict[str, PluginCommand] = {}
     if isinstance(tree, Items):
-        for number, entry in enumerate(tree):
-            path = ("commands", number)
-            if not isinstance(entry, Map):
-                message = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
-                validation.refuse(message, *path)
-            elif (command := validation.model(PluginCommand, *path)) is not None:
-                if command.name in commands:
-                    validation.refuse(f"{command.name!r} stands twice", *path)
-                commands[command.name] = command
+        commands = _listed_commands(validation, tree)
     elif isinstance(tree, Map):
-        for name, entry in tree.items():
-            if isinstance(entry, Map) and "name" not in entry:
-                entry["name"], entry.at["name"] = name, tree.at[name]
-            elif not isinstance(entry, Map):
-                tree[name] = entry = Map({"name": name})
-                entry.at["name"] = tree.at[name]
-            elif entry["name"] != name:
-                validation.refuse("this is another command's name", "commands", name, "name")
-            if (command := validation.model(PluginCommand, "commands", name)) is not None:
-                commands[name] = command
+        commands = _mapped_commands(validation, tree)
     if tree is not None and not commands and not validation.faults:
         validation.refuse("write at least one: commands: {poll: {type: read}}", "commands")
+    return commands
+
+
+def _listed_commands(validation: Validation, items: Items) -> dict[str, PluginCommand]:
+    commands: dict[str, PluginCommand] = {}
+    for number, entry in enumerate(items):
+        path = ("commands", number)
+        if not isinstance(entry, Map):
+            message = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
+            validation.refuse(message, *path)
+        elif (command := validation.model(PluginCommand, *path)) is not None:
+            if command.name in commands:
+                validation.refuse(f"{command.name!r} stands twice", *path)
+            commands[command.name] = command
+    return commands
+
+
+def _mapped_commands(validation: Validation, tree: Map) -> dict[str, PluginCommand]:
+    """Return the commands of a map by name; writes the name into each entry, as the model needs."""
+    commands: dict[str, PluginCommand] = {}
+    for name, entry in tree.items():
+        settings = entry if isinstance(entry, Map) else Map()  # a command needs no settings
+        tree[name] = settings
+        if "name" not in settings:
+            settings["name"], settings.at["name"] = name, tree.at[name]
+        elif settings["name"] != name:
+            validation.refuse("this is another command's name", "commands", name, "name")
+        if (command := validation.model(PluginCommand, "commands", name)) is not None:
+            commands[name] = command
     return commands
 
 

@@ -16,7 +16,7 @@ from ...subscribers.jobs.jobs import QUEUED, RUNNING, Jobs
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
 from ..jobs.submission import PREFIX, JobRequest, Submitted
-from .recurrence import due_time, next_nominal, nominals_after, why_not
+from .recurrence import due_time, next_nominal, nominals_after, reason_to_skip
 from .tables import Decisions, Schedules
 
 TYPE_CHECKING = False
@@ -256,7 +256,7 @@ class ScheduledStarts:
 
     def _submit(self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, is_catch_up: bool) -> str:
         """Begin the job of a time and return its id; raise one of `REFUSALS` where none begins."""
-        why = why_not(entry, due_ms)
+        why = reason_to_skip(entry, due_ms)
         if why is not None:
             raise _Outside(why)
         runs_all = is_catch_up and entry.catch_up == "run_all"  # whatever runs

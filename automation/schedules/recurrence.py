@@ -57,11 +57,11 @@ def offset_periods(begin: int, end: int, zone: tzinfo) -> tuple[OffsetPeriod, ..
         begin, end: a span of real time of `LONGEST_SPAN_S` at the most.
         zone: the zone.
     """
-    offset, then = _offset(begin, zone), _offset(end, zone)
-    change = end if offset == then else _change_between(begin, end, offset, zone)
+    offset, end_offset = _offset(begin, zone), _offset(end, zone)
+    change = end if offset == end_offset else _change_between(begin, end, offset, zone)
     if change == end:  # there the next span begins
         return (OffsetPeriod(begin, end, offset),)
-    return OffsetPeriod(begin, change, offset), OffsetPeriod(change, end, then)
+    return OffsetPeriod(begin, change, offset), OffsetPeriod(change, end, end_offset)
 
 
 def _change_between(before: int, after: int, offset: int, zone: tzinfo) -> int:
@@ -127,7 +127,7 @@ class CronRule:
                 yield at * 1000
 
     def _by_clock(self, after: int, zone: tzinfo) -> Iterator[int]:
-        """Yield for each time of the clock when the clock first shows it, or a later one."""
+        """Yield the moment of each time of the rule, from a day on, as `_first_shown` says."""
         for day in self._days_from(after // DAY_S - 1):
             begin = day * DAY_S
             around = offset_periods(begin - DAY_S, begin + 2 * DAY_S, zone)
@@ -135,11 +135,14 @@ class CronRule:
                 yield _first_shown(begin + time, around)
 
     def _by_real_time(self, after: int, zone: tzinfo) -> Iterator[int]:
-        """Yield the moments at which the clock shows a time of the rule, from a day on."""
+        """Yield each moment at which the clock shows a time of the rule, from a day on, in order.
+
+        Days of the clock are not in order: one that is set back over midnight shows the end of a
+        day again. So this walks over days of UTC, each once: those that the clock's days with times
+        of the rule may touch, which are three for each.
+        """
         next_day = after // DAY_S
         for day in self._days_from(next_day - 1):
-            # The clock's day lies within three days of UTC. Its moments are not in the order of its
-            # days: a clock that is set back over midnight shows the end of a day again.
             for day_of_utc in range(max(next_day, day - 1), day + 2):
                 begin = day_of_utc * DAY_S
                 for stretch in offset_periods(begin, begin + DAY_S, zone):
@@ -147,6 +150,7 @@ class CronRule:
                 next_day = day_of_utc + 1
 
     def _moments_in(self, stretch: OffsetPeriod, after: int) -> Iterator[int]:
+        """Yield the moments in a stretch, later than `after`, that are times of the rule."""
         begin = max(stretch.begin, after + 1) + stretch.offset
         end = stretch.end + stretch.offset
         for day in range(begin // DAY_S, -(-end // DAY_S)):
@@ -174,8 +178,9 @@ class CronRule:
                 yield first + number - 1
 
     def _has_day(self, day: int) -> bool:
-        there = date.fromordinal(day + _EPOCH_DAY)
-        return there.month in self._fields.months and self._fits(there.day, there.isoweekday() % 7)
+        date_of_day = date.fromordinal(day + _EPOCH_DAY)
+        is_in_month = date_of_day.month in self._fields.months
+        return is_in_month and self._fits(date_of_day.day, date_of_day.isoweekday() % 7)
 
     def _fits(self, day_of_month: int, weekday: int) -> bool:
         of_month, of_week = day_of_month in self._fields.days, weekday in self._fields.weekdays
@@ -183,7 +188,7 @@ class CronRule:
 
 
 def _first_shown(time: int, around: Iterable[OffsetPeriod]) -> int:
-    """Return when a clock first shows a time, or a later one where it skips that."""
+    """Return the moment when a clock first shows a time; where it skips it, the end of the gap."""
     for stretch in around:
         if time < stretch.end + stretch.offset:
             return max(stretch.begin, time - stretch.offset)
@@ -219,7 +224,7 @@ def _named(name: str) -> ZoneInfo:
 
 # Parts of days in which a schedule may run.
 
-#: How many days on a window begins at the latest: a zone may skip one, or repeat one.
+#: After how many days a window has begun again at the latest: a zone may skip or repeat a day.
 _MOST_DAYS = 4
 
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -252,10 +257,10 @@ def moved_into(window: Window, at_ms: int, zone: tzinfo) -> int:
     raise NoProgress("starts of a window", at_ms, begin_ms)
 
 
-def why_not(entry: ScheduleEntry, at_ms: int) -> str | None:
+def reason_to_skip(entry: ScheduleEntry, at_ms: int) -> str | None:
     """Return why a schedule does not run at a time, by its days and its window; None if it may."""
     if not entry.not_on and entry.only_between is None:
-        return None  # no clock counts
+        return None  # without a look at its zone, which may be unreadable
     moment = local_time(at_ms, zone_of(entry.timezone))
     weekday = moment.isoweekday() % 7
     if weekday in entry.not_on:
@@ -270,8 +275,8 @@ def _clock(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
-#: The most time between the first times of two equal intervals, in milliseconds: even one of
-#: days begins soon.
+#: The first times of equal intervals are spread over the interval, or over this where it is longer,
+#: in milliseconds: so an interval of days begins soon, too.
 _LONGEST_PHASE_MS = 60_000
 
 
@@ -296,7 +301,7 @@ def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
 
 
 def phases_ms(entries: Iterable[ScheduleEntry]) -> dict[tuple[str, str], int]:
-    """Return how long after its time each interval begins, by plugin and id, in milliseconds.
+    """Return how much later the first time of each interval is, by plugin and id, in milliseconds.
 
     Equal intervals of one command don't begin together: one would meet the job of the other.
     """
@@ -394,7 +399,7 @@ def upcoming(
     outside, last_ms = 0, -1
     for nominal_ms in _nominals(entry, from_ms, first_ms):
         due_ms = due_time(entry, nominal_ms, 0.5)
-        if due_ms <= from_ms or due_ms == last_ms or why_not(entry, due_ms) is not None:
+        if due_ms <= from_ms or due_ms == last_ms or reason_to_skip(entry, due_ms) is not None:
             outside += 1
             if outside == _MAX_OUTSIDE:
                 return

@@ -194,21 +194,15 @@ class Scheduler:
         self._correction = ClockCorrection(bus, lambda: self._chance())
         self._seen_ms = 0  # the newest time that a tick has seen
 
-    def apply_config(self, config: Config, registry: Registry | None = None) -> None:
-        """Store the schedules of a configuration, and use them from now on.
-
-        Args:
-            config: the configuration.
-            registry: the plugins that can run; None: all that are enabled.
-        """
-        self.store(config, registry)
-        self.use_config(config, registry)
-
     def store(self, config: Config, registry: Registry | None = None) -> None:
         """Store the schedules of a configuration, in one transaction or as a part of one.
 
         An unchanged schedule goes on; one with changed times begins with its next time; a removed
-        one is deleted, and the decisions about it stay.
+        one is deleted, and the decisions about it stay. `use_config` lets ticks decide about them.
+
+        Args:
+            config: the configuration.
+            registry: the plugins that can run; None: all that are enabled.
         """
         entries = _entries(config, registry)
         with self._bus.transaction():

@@ -1,9 +1,9 @@
 """The catalog: the types, senders and times of each block of the log.
 
 An index on types and senders would cost every publisher a third of its rate, for the sake of rare
-looks at history. So the log is cut into blocks, and the catalog lists the contents of each: a query
-reads only blocks that can hold an answer. Queries bring the catalog up to date from its own
-position; newer messages are simply read.
+looks at history. So the log is cut into blocks, and the catalog lists which types and senders each
+block has: a query reads only blocks that can hold an answer. The catalog has a position, up to
+which it has counted. A query that needs many later messages has them counted first; a few it reads.
 """
 
 from __future__ import annotations
@@ -37,12 +37,16 @@ def _block_of(message: Message) -> int:
 
 
 class Catalog(Table):
-    """The tables `catalog`, `catalog_blocks` and `catalog_state`."""
+    """The tables `catalog`, `catalog_blocks` and `catalog_state`.
+
+    They have the counts of types and senders of each block, its newest time, and the position.
+    """
 
     def catch_up(self, newest_seq: int) -> None:
         """Count the messages up to `newest_seq`, in steps; each is a short transaction.
 
-        A step begins at a message, so numbers that were left out are none.
+        A step begins at a message: seqs that no message has, of which a repair may leave millions,
+        cost no steps.
 
         In a backup, which is read-only, it does nothing: the copy was counted when it was made.
 
@@ -51,7 +55,7 @@ class Catalog(Table):
         """
         while self._engine.backup_made_at_ms is None and self.position() < newest_seq:
             with self._engine.write():
-                position = self.position()  # another process may have been here
+                position = self.position()  # another process may have counted
                 upto = min(newest_seq, self._before_next(position, newest_seq) + STEP_MESSAGES)
                 if upto > position:
                     span = (position, upto, BLOCK_SEQS)
@@ -60,7 +64,7 @@ class Catalog(Table):
                     self._engine.rows(SQL["catalog_advance"], (upto,))
 
     def _before_next(self, position: int, newest_seq: int) -> int:
-        """Return the seq before the next message, where a step might not reach that."""
+        """Return the seq before the next message; the position, where one step is enough anyway."""
         if newest_seq - position <= STEP_MESSAGES:
             return position
         next_seq: int | None = self._engine.value(SQL["catalog_next"], (position,))
@@ -90,10 +94,10 @@ class Catalog(Table):
     def position(self) -> int:
         """Return the seq up to which messages have been counted."""
         seq: int = self._engine.one_number(SQL["catalog_position"], "catalog_state")
-        return max(0, seq)  # below it there is nothing to count, and no end of steps
+        return max(0, seq)  # a damaged one may be negative, and would cost steps without end
 
     def counts(self, kind: str) -> dict[str, int]:
-        """Return how many counted messages there are by `type`, or by sender (`from`)."""
+        """Return the number of counted messages of each type (kind `type`) or sender (`from`)."""
         return dict(self._engine.rows(SQL["catalog_counts"], (kind,)))
 
     def spans(
@@ -104,12 +108,16 @@ class Catalog(Table):
         sender: str | None,
         since_ms: int | None,
     ) -> Iterator[tuple[int, int]]:
-        """Yield the ranges (after, last] of the log that can hold matches, in order."""
+        """Yield the ranges of the log that can hold matches, in order.
+
+        Each is a pair: the seq before its first, and its last.
+        """
         is_filtered = pattern is not None or sender is not None or since_ms is not None
-        if not is_filtered or last - after <= BLOCK_SEQS:  # so few are read sooner than looked up
+        if not is_filtered or last - after <= BLOCK_SEQS:  # so few are read as fast as looked up
             yield after, last
             return
-        self._catch_up_if_far(last)
+        if last - self.position() > STEP_MESSAGES:
+            self.try_to_catch_up(last)
         position = min(self.position(), last)
         for block in sorted(self._blocks(after, position, pattern, sender, since_ms)):
             start = max(after, block * BLOCK_SEQS - 1)
@@ -125,8 +133,8 @@ class Catalog(Table):
         since_ms: int | None,
     ) -> set[int]:
         """Return the counted blocks that match every filter."""
-        within = (after // BLOCK_SEQS, position // BLOCK_SEQS)
-        fitting: list[set[int]] = []
+        within = (after // BLOCK_SEQS, position // BLOCK_SEQS)  # the first block, and the last
+        fitting: list[set[int]] = []  # for each filter
         if pattern is not None:
             types = (
                 [pattern.exact] if pattern.exact else filter(pattern.matches, self.counts("type"))
@@ -149,12 +157,7 @@ class Catalog(Table):
         sent_ms: int | None = self._engine.value(SQL["last_sent_ms"], (agent, BLOCK_SEQS))
         return sent_ms
 
-    def _catch_up_if_far(self, newest_seq: int) -> None:
-        """Catch up when much is uncounted."""
-        if newest_seq - self.position() > STEP_MESSAGES:
-            self.try_to_catch_up(newest_seq)
-
     def try_to_catch_up(self, newest_seq: int) -> None:
-        """Catch up, if this process can write; else the answers are the same, only slower."""
+        """Catch up, if this process can write; else queries have the same answers, only slower."""
         with suppress(AckbusError):
             self.catch_up(newest_seq)

@@ -238,20 +238,13 @@ class Reservations(Table):
             InvalidInput: an argument breaks a rule.
             BusBusy: other writers kept the bus for too long; nothing was reserved.
         """
-        patterns = list({pattern.text: pattern for pattern in map(parse_pattern, paths)}.values())
-        if not 1 <= len(patterns) <= MAX_PATHS:
-            raise InvalidInput(
-                f"1 to {MAX_PATHS} paths can be reserved at once, not {len(patterns)}"
-            )
+        patterns = _patterns(paths)
         check_agent(agent)
         if reason is not None:
             check_line(reason, "a reason", MAX_REASON_CHARS)
         duration_ms = duration_ms_of(lease_s)
         mode = SHARED if shared else EXCLUSIVE
-        before = self._live(now_ms := self._engine.now_ms())
-        if any(live.reserved_at_ms > now_ms for live in before):
-            self.follow_clock_back()
-            before = self._live(now_ms)
+        before = self._live_by_own_clock()
         if conflicts := _conflicts(patterns, agent, mode, before):
             return ReserveResult(False, [], conflicts)
         with self._engine.write():
@@ -262,13 +255,18 @@ class Reservations(Table):
             since = [live for live in self._live(now_ms) if _key(live) not in keys]
             if conflicts := _conflicts(patterns, agent, mode, since):
                 return ReserveResult(False, [], conflicts)
-            grants = [
-                self._grant(
-                    (pattern.text, agent, mode, now_ms + duration_ms, reason), now_ms, session
-                )
-                for pattern in patterns
-            ]
+            terms = (agent, mode, now_ms + duration_ms, reason)
+            grants = [self._grant((pattern.text, *terms), now_ms, session) for pattern in patterns]
         return ReserveResult(True, grants, [])
+
+    def _live_by_own_clock(self) -> Sequence[Reservation]:
+        """Return the reservations that hold now; where the clock was set back, they follow it."""
+        now_ms = self._engine.now_ms()
+        live = self._live(now_ms)
+        if not any(reservation.reserved_at_ms > now_ms for reservation in live):
+            return live
+        self.follow_clock_back()
+        return self._live(now_ms)
 
     def renew(
         self, token: int, agent: str, *, lease_s: float = DEFAULT_RESERVATION_S
@@ -405,6 +403,14 @@ class Reservations(Table):
             f"{agent} has no reservation with token {token}: {state};"
             " see 'bus reservations', and reserve again what you need"
         )
+
+
+def _patterns(paths: Iterable[str]) -> list[PathPattern]:
+    """Return the patterns of paths and globs, each once."""
+    patterns = list({pattern.text: pattern for pattern in map(parse_pattern, paths)}.values())
+    if not 1 <= len(patterns) <= MAX_PATHS:
+        raise InvalidInput(f"1 to {MAX_PATHS} paths can be reserved at once, not {len(patterns)}")
+    return patterns
 
 
 def _conflicts(

@@ -109,7 +109,7 @@ class Search:
         check_progress(on_progress)
         asked = Words.of(words)
         criteria = Criteria(**filters)
-        with self._searched() as index:
+        with self._opened_index() as index:
             lacking = index.catch_up(on_progress)
             if lacking:
                 text = "%s messages can't be searched, some files are missing; %s"
@@ -126,7 +126,7 @@ class Search:
             ]
 
     @contextmanager
-    def _searched(self) -> Iterator[SearchIndex]:
+    def _opened_index(self) -> Iterator[SearchIndex]:
         """Yield the index; for a read-only backup, a temporary index."""
         if self._bus.backup_made_at_ms is None:
             yield self._index

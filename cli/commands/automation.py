@@ -135,6 +135,8 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
         pid = _pid(place)
         look_at = [finding for finding in findings(bus) if finding.state != OK]
     record["service"]["is_running"] = pid is not None
+    if pid:  # the service writes down its own only when it is ready
+        record["service"]["pid"] = pid
     record["findings"] = [asdict(finding) for finding in look_at]
     place.warn_of_hidden_plugins()
     place.output.result(record, *_lines(place.output, record))
@@ -185,13 +187,15 @@ def stop(
     """
     from ...automation.service import STOP_S
     from ...automation.service_lock import is_running, running_pid, send_signal
+    from ...schema.process_table import process, runs
 
     place.refuse_found()
     where = place.state_dir()
     pid = running_pid(where)
+    itself = str(process(pid))
 
     def has_ended() -> bool:
-        return not is_running(where)
+        return not is_running(where) and not runs(itself)
 
     send_signal(where, signal.SIGTERM)
     if now and not _within(has_ended, _LOOK_EVERY_S):  # two at once may be one

@@ -98,13 +98,7 @@ def export(
         exporter = Exporter(bus)
         if follow:
             return _follow(exporter, place)
-        from_start = rebuild or limit is not None
-        lacking = bus.log.newest_seq() - (0 if from_start else exporter.position)
-        with progress("exporting", lacking) as move:
-            if limit is not None:
-                count = exporter.rotate(limit, progress=move)
-            else:
-                count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
+        count = _export_now(bus, exporter, rebuild=rebuild, limit=limit)
         record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
         summary = f"exported {counted(count, 'message')} to {bus.layout.jsonl}"
         if stage:
@@ -112,6 +106,16 @@ def export(
             summary += f", and staged it with {counted(blobs, 'blob')}"
         place.output.result(record, summary)
     return 0
+
+
+def _export_now(bus: LocalBus, exporter: Exporter, *, rebuild: bool, limit: int | None) -> int:
+    """Export the present messages, all of them with `rebuild` or a new limit; return how many."""
+    from_start = rebuild or limit is not None
+    lacking = bus.log.newest_seq() - (0 if from_start else exporter.position)
+    with progress("exporting", lacking) as move:
+        if limit is not None:
+            return exporter.rotate(limit, progress=move)
+        return (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
 
 
 def _follow(exporter: Exporter, place: BusPlace) -> int:

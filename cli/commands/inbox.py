@@ -147,7 +147,9 @@ def ack(
     agent: Agent,
     seq: Annotated[
         int | None,
-        optional_word("SEQ", "The last seq that is handled. SEQ alone is of $BUS_AGENT."),
+        optional_word(
+            "SEQ", "The last seq that is handled; with $BUS_AGENT set, 'bus ack SEQ' is enough."
+        ),
     ] = None,
     place: BusPlace = HERE,
 ) -> int:
@@ -293,5 +295,6 @@ def listen(
         if stranger is not None and stranger.nearest:
             actions.note_new(place.output, stranger)
         box.join(start=seq_or_word(start))
+        place.output.remark(f"listening as {agent!r}, with {command[0]}; Ctrl-C ends it")
         CommandListener(place.output, box, command, drain=drain, in_session=not no_session).run()
     return 0

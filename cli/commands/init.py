@@ -183,11 +183,11 @@ def restore(place: BusPlace = HERE) -> int:
         made_at_ms = bus.backup_made_at_ms
         bus.settings.take_into_use()
         now_ms = bus.now_ms()
-    summary = f"{directory} is not a backup, or is in use already"
-    if made_at_ms is not None:
-        summary = f"the backup in {directory} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
+    if made_at_ms is None:
+        raise NotFound(f"{directory} is not a backup, or is in use already")
+    summary = f"the backup in {directory} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
     place.output.result({"dir": directory, "backup_made_at_ms": made_at_ms}, summary)
-    return NOTHING if made_at_ms is None else 0
+    return 0
 
 
 @commands.command("stats", example="bus stats --json")

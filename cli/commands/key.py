@@ -87,8 +87,8 @@ def show_list(
         except BusUnusable as error:  # the keys of others are still listed
             output.error(str(error), error)
             code = error.exit_code
-    none = output.results(records)
-    return code or none
+    code_of_list = output.results(records)  # 4 when it is empty
+    return code or code_of_list
 
 
 @key.command("show", example="bus key show worker-1")

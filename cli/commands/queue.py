@@ -143,11 +143,11 @@ def create(
     policy: PolicyOptions,
     place: BusPlace = HERE,
 ) -> int:
-    """Create a queue, unless it exists, and print the rules that differ from those of a new one.
+    """Create a queue, unless it exists.
 
-    'bus queue show' prints all rules. Exit code 3 when it exists with another type or another value
-    of a given option. Its beginning never changes: a --start that comes too late is noted on
-    stderr.
+    The rules that are not those of a new queue are printed; 'bus queue show' has all. Exit code 3
+    when it exists with another type or another value of a given option. Its beginning never
+    changes: a --start that comes too late is noted on stderr.
     """
     rules = policy.rules()
     with place.open() as bus:
@@ -162,7 +162,7 @@ def create(
         place.output.remark(f"queue {name!r} exists already; nothing was changed")
     for part in discarded:
         place.output.note(f"{part}: the queue begins after it")
-    _print(place.output, opened.info)
+    _print(place.output, opened.info, without=Policy())
     return 0
 
 
@@ -170,7 +170,7 @@ def create(
 def set_policy(
     name: QueueName, policy: PolicyOptions, by: By = None, place: BusPlace = HERE
 ) -> int:
-    """Change the policy of a queue, and print the rules that differ from those of a new one.
+    """Change the policy of a queue.
 
     Rules without an option stay as they are; the defaults below are those of a new queue. The
     change applies from the next claim on; jobs that are in the queue already keep their number of
@@ -314,9 +314,9 @@ def _code_of(output: Output, all_stats: list[QueueStats]) -> int:
     return 1 if stuck else 0
 
 
-def _print(output: Output, info: QueueInfo) -> None:
-    """Print a queue, and its rules that differ from those of a new one."""
-    changed = policy_line(info.policy, without=Policy())
+def _print(output: Output, info: QueueInfo, *, without: Policy | None = None) -> None:
+    """Print a queue and its rules, without those that another policy has."""
+    changed = policy_line(info.policy, without=without)
     line = f"{info.name}  {info.pattern}" + (f"  {changed}" if changed else "")
     output.result(queue_record(info), line)
 

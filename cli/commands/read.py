@@ -16,9 +16,9 @@ from ..arguments import note_other_form
 from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, MAX_SEQ, BusPlace, OfConversation, conversation_named
 from ..options.filters import (
+    ANY_MESSAGE,
     NEWEST,
     UNFILTERED,
-    WHICHEVER,
     WHOLE_LOG,
     Limit,
     MessageFilter,
@@ -49,7 +49,7 @@ Follow = Annotated[
 @commands.command("replay", example="bus replay --from 1 --json")
 def replay(
     span: Span = WHOLE_LOG,
-    which: RangeFilter = WHICHEVER,
+    which: RangeFilter = ANY_MESSAGE,
     limit: Limit = None,
     newest: Newest = False,
     follow: Follow = False,
@@ -67,7 +67,7 @@ def replay(
         filters = which.filters(bus)
         if follow:
             live = bus.follow(after_seq=first - 1, **filters)
-            place.output.messages(live, bus.blobs, form=Message.to_line, live=True)
+            place.output.messages(live, bus.blobs, form=Message.to_line, live=True)  # until Ctrl-C
         end = bus.log.newest_seq()
         if first > end and (end or span.first is not None):
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
@@ -130,11 +130,8 @@ def read(
     with place.open() as bus:
         _note_discarded(place.output, bus, 1, None)
         messages = _portion(bus, 1, None, filter.filters(bus), limit, newest)
-        return (
-            0
-            if place.output.messages(messages, bus.blobs)
-            else filter.note_nothing(place.output, bus)
-        )
+        count = place.output.messages(messages, bus.blobs)
+        return 0 if count else filter.note_nothing(place.output, bus)
 
 
 @commands.command("show", example="bus show 17")
@@ -310,7 +307,6 @@ def inspect(
     no worker has noticed it yet. With --conversation it prints the messages of that, without
     arguments the whole log, both without claims.
     """
-    from ...bus.log.log import find_message
     from ...subscribers.overview.trace import WorkHistory
 
     if key is not None and conversation is not None:
@@ -320,9 +316,7 @@ def inspect(
             named = conversation and conversation_named(bus, conversation)
             count = place.output.messages(bus.read(conversation=named), bus.blobs)
             return 0 if count else NOTHING
-        message = find_message(bus, key)
-        if message is None:
-            raise NotFound(f"no message {key!a} in the log{near_ids(bus, key)}; see 'bus read'")
+        message = _find(bus, key)
         work = WorkHistory(bus).of(message.seq)
         now_ms = bus.now_ms()
         if place.output.is_json:

@@ -111,7 +111,7 @@ def reserve(
         raise InvalidInput("give --shared or --exclusive, not both")
     if take and not reason:
         raise InvalidInput("--take-over needs --reason: its holder is told")
-    editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
+    editor, ttl_s = _agent(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         root = project_root(bus.layout.directory)
         patterns = [pattern for path in paths for pattern in paths_from_root(path, root)]
@@ -131,7 +131,7 @@ def reserve(
             outcome = bus.reservations.reserve(
                 patterns, editor, shared=shared, lease_s=ttl_s, reason=reason, session=own
             )
-        refused = _refusal(bus, outcome.conflicts)
+        refused = _conflict_error(bus, outcome.conflicts)
         conflicts = [conflict_record(bus, conflict) for conflict in outcome.conflicts]
     for note in filter(None, (note_for(path, root) for path in paths)):
         place.output.note(note)
@@ -146,7 +146,7 @@ def reserve(
     return 0
 
 
-def _refusal(bus: LocalBus, conflicts: Sequence[Conflict]) -> Refused | None:
+def _conflict_error(bus: LocalBus, conflicts: Sequence[Conflict]) -> Refused | None:
     """Return the error about the conflicts of a refused reservation; None where there are none."""
     from ...bus.reservations.reservations import MAX_CONFLICTS
 
@@ -202,7 +202,7 @@ def renew(
 
     Exit code 3 when the agent no longer has one of them.
     """
-    editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
+    editor, ttl_s = _agent(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus, bus.transaction():
         renewed = [
             bus.reservations.renew(token, editor, lease_s=ttl_s) for token in chosen.of(bus, editor)
@@ -218,14 +218,15 @@ def release(chosen: ChosenReservations, agent: Editor = None, place: BusPlaceOnl
 
     Exit code 3 when the agent no longer has one of them.
     """
-    editor = _editor(agent)
+    editor = _agent(agent)
     with place.open() as bus, bus.transaction():
         for token in chosen.of(bus, editor):
             bus.reservations.release(token, editor)
     return 0
 
 
-def _editor(agent: str | None) -> str:
+def _agent(agent: str | None) -> str:
+    """Return the agent of --agent, or of BUS_AGENT."""
     return arguments.sender(agent, "--agent")
 
 
@@ -263,7 +264,7 @@ def acquire(
 
     Exit code 3 when it is held, 5 when --wait ran out or others kept the bus locked.
     """
-    holder = _holding(holder)
+    holder = _agent(holder)
     wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
@@ -273,10 +274,10 @@ def acquire(
         _print(place.output, granted)
         return 0
     place.output.result({"granted": False, "name": name} | _holder(current_lease))
-    raise refusal(name, current_lease, now_ms, waited=wait_s > 0)
+    raise lease_error(name, current_lease, now_ms, waited=wait_s > 0)
 
 
-def refusal(name: str, lease: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
+def lease_error(name: str, lease: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
     """Return the error of a lease that was not granted, from a later look at it."""
     if lease is None or lease.until_ms <= now_ms:
         return TimedOut(f"lease {name!r} was held, and has become free only now; try again")
@@ -296,7 +297,7 @@ def renew_lease(
 
     Exit code 3 when it is no longer held with this token.
     """
-    own_lease = Lease(name, _holding(holder), token, 0, 0)
+    own_lease = Lease(name, _agent(holder), token, 0, 0)
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         _print(place.output, bus.leases.renew(own_lease, lease_s=ttl_s))
@@ -311,7 +312,7 @@ def release_lease(
 
     Exit code 3 when it is no longer held with this token.
     """
-    own_lease = Lease(name, _holding(holder), token, 0, 0)
+    own_lease = Lease(name, _agent(holder), token, 0, 0)
     with place.open() as bus:
         bus.leases.release(own_lease)
     return 0
@@ -326,10 +327,6 @@ def list_leases(place: BusPlace = HERE) -> int:
     with place.open() as bus:
         leases = bus.leases.list()
     return place.output.results([entry.record() for entry in leases])
-
-
-def _holding(name: str | None) -> str:
-    return arguments.sender(name, "--agent")
 
 
 def _print(output: Output, lease: Lease) -> None:
@@ -355,7 +352,7 @@ guard = commands.group("guard", help="Git hooks that protect the files reserved 
 #: A variable that git sets for the hook before a commit.
 _IN_A_HOOK = "GIT_INDEX_FILE"
 
-#: The action of the guard on a conflict.
+#: The help of the options for what the guard does about a conflict.
 _MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
 
 
@@ -375,10 +372,10 @@ def install(
     tree = WorkTree.around(os.getcwd())
     with open_bus(place.output, tree, place.directory, place.user) as bus:
         bus_dir = bus.layout.directory
-    is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
+    hooks_find_it = any(_is_found_from(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = GuardHooks(tree)
     mode = mode or hooks.mode() or BLOCK
-    for hook in hooks.install(mode, None if is_found else bus_dir):
+    for hook in hooks.install(mode, None if hooks_find_it else bus_dir):
         _print_hook(place.output, hook, mode)
     return 0
 
@@ -438,7 +435,7 @@ def _note_if_moved(output: Output) -> None:
             output.note(f"warning: {moved}; run 'bus guard install'")
 
 
-def _leads_to(folder: str, bus_dir: str) -> bool:
+def _is_found_from(folder: str, bus_dir: str) -> bool:
     """Whether the search for a bus from a folder upwards finds this one."""
     holder, name = os.path.split(bus_dir)
     return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder

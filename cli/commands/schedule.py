@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...schema.errors import InvalidInput, NotFound
+from ...schema.errors import BusNotFound, InvalidInput, NotFound, Refused
 from ...schema.message.times import format_ts, parse_ts
 from ..definition import Commands, optional, optional_word
 from ..options.service import SERVICE, ServicePlace
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...automation.active_config import ConfigSnapshot
     from ...automation.config.models import ScheduleEntry
     from ...automation.schedules.firing import ScheduleControl
+    from ...automation.schedules.tables import Schedule
     from ...bus.local_bus import LocalBus
 
 commands = Commands()
@@ -83,7 +84,8 @@ def show_next(
     """Print the coming times of a schedule or a rule.
 
     Each is shown in UTC and by the clocks of its time zone. Times outside of its days and windows
-    are left out. Exit code 4 when there are none.
+    are left out. An interval of a schedule is counted from where the service stands with it.
+    Exit code 4 when there are none.
     """
     from ...automation.schedules.recurrence import upcoming, zone_of
     from ...schema.message.times import now_ms
@@ -92,10 +94,16 @@ def show_next(
         raise InvalidInput("give one of NAME, --cron and --every; see 'bus schedule next --help'")
     from_ms = now_ms() if begin is None else parse_ts(begin)
     entry = _rule(cron, every) if name is None else _named(place.look(), name)
+    stored = None if name is None else _stored(place, entry)
+    if stored is not None and stored.paused_at_ms is not None:
+        place.output.note(
+            f"{name} is paused: none of these runs before 'bus schedule resume {name}'"
+        )
+    first_ms = stored.next_nominal_ms if stored is not None and begin is None else None
     if timezone is not None:
         zone_of(timezone)
         entry = entry.model_copy(update={"timezone": timezone})
-    times = [asdict(time) for time in islice(upcoming(entry, from_ms), count)]
+    times = [asdict(time) for time in islice(upcoming(entry, from_ms, first_ms), count)]
     if len(times) < count and (entry.cron is not None or entry.every_s is not None):
         place.output.note("no later times were found; those after the year 9998 are not looked at")
     return place.output.results(
@@ -231,6 +239,18 @@ def _named(snapshot: ConfigSnapshot, name: str) -> ScheduleEntry:
         raise InvalidInput(f"plugin {plugin!r} has several schedules: {several}")
     hint = near(name, [*names, *{plugin for plugin, _ in entries}])
     raise NotFound(f"there is no schedule {name!r}{hint}; see 'bus schedule list'")
+
+
+def _stored(place: ServicePlace, entry: ScheduleEntry) -> Schedule | None:
+    """Return where the service stands with a schedule; None where it does not know its rule."""
+    from ...automation.schedules.tables import Schedules
+
+    try:
+        with place.open() as bus:
+            stored = Schedules.of(bus).get(entry.plugin, entry.id)
+    except (BusNotFound, Refused):  # no service has begun, or the configuration was only found
+        return None
+    return stored if stored is not None and stored.config_hash == entry.hash else None
 
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:

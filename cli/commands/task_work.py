@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...tasks.agent_program import AgentProgram
     from ...tasks.records.task import Review
+    from ...tasks.roles.job_tree import TreeSettings
     from ...tasks.roles.work import TaskWorker
 
 commands = Commands()
@@ -117,25 +119,52 @@ Once = Annotated[bool, typer.Option("--once", help="Wait for one job, work on it
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left to be claimed.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TreeOptions:
+    """The options for branches and work trees."""
+
+    repo: Repo = "."
+    base: Base = None
+    target: Target = None
+    branch: Branch = "agent/{worker}/{job}"
+    review: ReviewBy = "none"
+    fetch: Fetch = False
+    copy: Copies = None
+    setup: Setup = None
+    keep_tree: KeepTree = False
+
+    def settings(self) -> TreeSettings:
+        """Return them for the library."""
+        from ...tasks.roles.job_tree import TreeSettings
+
+        return TreeSettings(
+            folder=os.path.abspath(self.repo),
+            base=self.base,
+            target=self.target,
+            branch=self.branch,
+            review=_review(self.review),
+            fetches=self.fetch,
+            copies=tuple(self.copy or ()),
+            setup=self.setup or (),
+            keeps=self.keep_tree,
+        )
+
+
+#: The default of a parameter, which Python requires.
+_TREE_DEFAULTS = TreeOptions()
+
+
 @commands.command("work", example="bus task work --worker coder-1 --program claude")
 def work(
     command: Command = None,
     worker: WorkerName = None,
     program: Program = None,
     permissions: Permissions = None,
-    repo: Repo = ".",
-    base: Base = None,
-    target: Target = None,
-    branch: Branch = "agent/{worker}/{job}",
-    review: ReviewBy = "none",
+    trees: TreeOptions = _TREE_DEFAULTS,
     timeout: Timeout = None,
     lease: LeaseTime = "60s",
     author: AuthorOption = None,
-    fetch: Fetch = False,
-    copy: Copies = None,
-    setup: Setup = None,
     ports: PortRange = None,
-    keep_tree: KeepTree = False,
     once: Once = False,
     drain: Drain = False,
     place: BusPlaceOnly = HERE,
@@ -157,7 +186,7 @@ def work(
     a killed one held.
     """
     from ...tasks.agent_program import PROGRAM_TIMEOUT_S
-    from ...tasks.roles.job_tree import Ports, TreeSettings
+    from ...tasks.roles.job_tree import Ports
     from ...tasks.roles.work import TaskWorker, WorkSettings
 
     name = arguments.sender(worker, "--worker")
@@ -166,17 +195,7 @@ def work(
     settings = WorkSettings(
         worker=name,
         program=chosen,
-        trees=TreeSettings(
-            folder=os.path.abspath(repo),
-            base=base,
-            target=target,
-            branch=branch,
-            review=_review(review),
-            fetches=fetch,
-            copies=tuple(copy or ()),
-            setup=setup or (),
-            keeps=keep_tree,
-        ),
+        trees=trees.settings(),
         lease_s=arguments.seconds(lease, "--lease"),
         author=author,
         ports=None if ports is None else Ports.read(ports),

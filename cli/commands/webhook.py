@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -150,6 +151,39 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NOW = "now"
 
 
+@dataclass(frozen=True, kw_only=True)
+class FailureOptions:
+    """The options about requests that fail."""
+
+    max_deliveries: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
+    ] = MAX_DELIVERIES
+    retry_pause: Annotated[
+        str,
+        typer.Option(
+            metavar="S", help="The first pause after a failure, like 500ms; doubles up to a minute."
+        ),
+    ] = "1s"
+    timeout: Annotated[
+        str, typer.Option(metavar="S", help="How long a request may take: seconds, or like 10s.")
+    ] = f"{TIMEOUT_S:g}s"
+
+    @property
+    def retry_pause_s(self) -> float:
+        """The first pause, in seconds."""
+        return _positive(self.retry_pause, "--retry-pause")
+
+    @property
+    def timeout_s(self) -> float:
+        """The limit of a request, in seconds."""
+        return _positive(self.timeout, "--timeout")
+
+
+#: The default of a parameter, which Python requires.
+_FAILURE_DEFAULTS = FailureOptions()
+
+
 @commands.command(
     "forward",
     example="bus forward https://ci.example.org/hook --agent ci-hook --type 'task.>' "
@@ -184,19 +218,7 @@ def forward(
         typer.Option(metavar="S", help="Where a new one begins: now, beginning, or a seq."),
     ] = _NOW,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left.")] = False,
-    max_deliveries: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
-    ] = MAX_DELIVERIES,
-    retry_pause: Annotated[
-        str,
-        typer.Option(
-            metavar="S", help="The first pause after a failure, like 500ms; doubles up to a minute."
-        ),
-    ] = "1s",
-    timeout: Annotated[
-        str, typer.Option(metavar="S", help="How long a request may take: seconds, or like 10s.")
-    ] = f"{TIMEOUT_S:g}s",
+    failures: FailureOptions = _FAILURE_DEFAULTS,
     place: BusPlaceOnly = HERE,
 ) -> int:
     """Post messages to a URL, each until it is taken, in order.
@@ -209,13 +231,16 @@ def forward(
     after the request under way. Exit code 3 as well while another process forwards for A.
     """
     target = Target.parse(url, allow_private=allow_private)
-    retry_pause_s = _positive(retry_pause, "--retry-pause")
-    timeout_s = _positive(timeout, "--timeout")
+    retry_pause_s, timeout_s = failures.retry_pause_s, failures.timeout_s
     place.output.show_logs()
     with place.open() as bus:
         keys = signing_keys(secret_file)
         subscription = Subscription(
-            bus, agent, types or (), max_deliveries=max_deliveries, retry_pause_s=retry_pause_s
+            bus,
+            agent,
+            types or (),
+            max_deliveries=failures.max_deliveries,
+            retry_pause_s=retry_pause_s,
         )
         is_new = agent not in Cursors.of(bus).positions()
         _join(place.output, subscription, agent, start, is_new=is_new)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from ...bus.log.log import find_message
-from ...schema.errors import InvalidInput
+from ...schema.errors import InvalidInput, suggestion
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft, parse_priority
-from ...schema.message.names import mean_any
 from ...subscribers.inboxes.mail import POLL_LIMIT
 from ..arguments import note_other_form, open_bus, reader, seconds, sender
 from ..show.output import NOTHING, Output
@@ -54,13 +53,9 @@ def publish(
     payload = payload_of(body, data, file, payload_ref)
     with open_bus(output, directory, user) as bus:
         bus.agents.refuse_several(from_agent)
-        if output.has_watcher():  # a look for near names costs what a program must not pay
+        if output.has_watcher():  # a program, which nobody watches, does not wait for these looks
             note_other_form(output, bus, type)
-            if not to_agents and bus.agents.unseen(type) is None:
-                output.note(
-                    f"note: {type!a} is an agent, and here the type of a message to everyone;"
-                    f" to that agent alone: bus publish TYPE BODY --to {type}"
-                )
+            _note_agents(output, bus, from_agent, None if to_agents else type)
         if delay_s is not None:
             headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
         draft = Draft(
@@ -79,6 +74,18 @@ def publish(
     for receipt in receipts:
         print_receipt(output, receipt)
     return 0
+
+
+def _note_agents(output: Output, bus: LocalBus, sender: str, broadcast: str | None) -> None:
+    """Note a sender that is nearly a known agent, and a broadcast whose type is an agent's name."""
+    stranger = bus.agents.unseen(sender)
+    if stranger is not None and stranger.nearest:
+        note_new(output, stranger)
+    if broadcast is not None and bus.agents.unseen(broadcast) is None:
+        output.note(
+            f"note: {broadcast!a} is an agent, and here the type of a message to everyone;"
+            f" to that agent alone: bus publish TYPE BODY --to {broadcast}"
+        )
 
 
 def id_named(bus: LocalBus, key: str) -> str:
@@ -139,7 +146,7 @@ def note_unseen(
         agent: the name that was typed.
         messages: its mail: an agent that somebody writes to is expected.
     """
-    # A backup can't be counted, and who has sent is found by counting.
+    # Of a backup the senders can't be known: they are counted first, which would write.
     if bus.backup_made_at_ms is None and not any(m.to_agent == agent for m in messages):
         stranger = bus.agents.unseen(agent)
         if stranger is not None:
@@ -165,10 +172,10 @@ def ack(
         cursor = inbox.ack(seq)
     if stranger is not None:
         note_new(output, stranger)
-    output.result(
-        {"agent": agent, "cursor": cursor, "passed": passed},
-        f"acknowledged {cursor}: {counted(passed, 'message')}",
-    )
+    line = f"acknowledged {cursor}: {counted(passed, 'message')}"
+    if cursor > seq and not passed:
+        line = f"{seq} was acknowledged before: the cursor is at {cursor}"
+    output.result({"agent": agent, "cursor": cursor, "passed": passed}, line)
     return 0
 
 
@@ -181,8 +188,8 @@ def _new_agent(bus: LocalBus, agent: str, passed: int) -> UnknownRecipient | Non
 
 def note_new(output: Output, stranger: UnknownRecipient) -> None:
     """Note that an agent is new, with the names that it may be a slip for."""
-    near = mean_any(stranger.nearest)
-    output.note(f"{stranger.agent!r} is a new agent: the bus had never seen it{near}")
+    hint = suggestion(stranger.nearest)
+    output.note(f"{stranger.agent!r} is a new agent: the bus had never seen it{hint}")
 
 
 def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[str, object]:

@@ -138,21 +138,14 @@ def hook(
     Raises:
         InvalidInput: there is no such hook, or no agent.
     """
-    answers = ANSWERS.get(program, {})
-    is_quiet = event == COMPACT and bool(answers)
-    if event not in answers and not is_quiet and (event != WAIT or program not in WAITERS):
-        choices = f"{', '.join((*EVENTS, COMPACT))} and {', '.join(ANSWERS)}"
-        raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {choices}")
-    agent = agent or os.environ.get(AGENT_VARIABLE)
-    if not agent:
-        raise InvalidInput(f"no agent is named: give --agent NAME, or set {AGENT_VARIABLE}")
-    check_agent(agent)
+    _refuse_unknown(event, program)
+    agent = _agent_named(agent)
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
-    payload = _told()
+    payload = _event_payload()
     if payload.get("agent_id") or (event == "stop" and _has_gone_on(payload)):
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
-    if is_quiet and (program, payload.get("trigger")) in _LOOKS:
+    if event == COMPACT and (program, payload.get("trigger")) in _LOOKS:
         return 0
     bus_directory = user_bus() if user else directory if directory is not None else find_bus()
     begins = event == "start"
@@ -176,8 +169,25 @@ def hook(
 
         text = f"{instruction(look.agent, profile, program)}\n{text}"
     if text:
-        output.json_line(answers[event](text))
+        output.json_line(ANSWERS[program][event](text))
     return 0
+
+
+def _refuse_unknown(event: str, program: str) -> None:
+    """Refuse an event that is not one of a program's hooks."""
+    answers = ANSWERS.get(program, {})
+    is_answered = event in answers or (event == COMPACT and bool(answers))
+    if not is_answered and (event != WAIT or program not in WAITERS):
+        choices = f"{', '.join((*EVENTS, COMPACT))} and {', '.join(ANSWERS)}"
+        raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {choices}")
+
+
+def _agent_named(agent: str | None) -> str:
+    agent = agent or os.environ.get(AGENT_VARIABLE)
+    if not agent:
+        raise InvalidInput(f"no agent is named: give --agent NAME, or set {AGENT_VARIABLE}")
+    check_agent(agent)
+    return agent
 
 
 def _wait(output: Output, program: str, agent: str, directory: str) -> int:
@@ -311,7 +321,7 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
 }
 
 
-def _told() -> Mapping[str, object]:
+def _event_payload() -> Mapping[str, object]:
     """Return the program's description of the event, from standard input."""
     payload = first_value()
     return payload if isinstance(payload, dict) else {}

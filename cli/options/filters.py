@@ -129,7 +129,7 @@ class Span(Begin):
 
 
 #: The defaults of parameters, which Python requires.
-WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = RangeFilter(), MessageFilter(), Begin(), Span()
+ANY_MESSAGE, UNFILTERED, THE_FIRST, WHOLE_LOG = RangeFilter(), MessageFilter(), Begin(), Span()
 
 
 def _seq(bus: LocalBus, text: str, option: str, *, is_last: bool = False) -> int:

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from ...subscribers.options import JobState
     from ...subscribers.queues.queue import Queue
 
-    #: Jobs, by queue.
-    ChosenJobs = Iterable[tuple[Queue, Iterable[Job]]]
+    #: Jobs that were named one by one, by queue: all of them are changed, or none.
+    NamedJobs = list[tuple[Queue, list[Job]]]
+    #: Jobs that filters choose, by queue: each is changed by itself.
+    FilteredJobs = Iterator[tuple[Queue, Iterator[Job]]]
+    ChosenJobs = NamedJobs | FilteredJobs
     #: Changes jobs of a queue, and returns the changed ones.
     JobChange = Callable[[Queue, Iterable[Job]], Iterable[Job]]
 
@@ -84,13 +87,13 @@ class JobChoice(EndedJobFilter):
             is_filtered: whether the command's own options choose too.
             is_all: whether an option chooses all jobs.
         """
-        is_filtered = is_filtered or (self.type, self.since) != (None, None)
-        if self.seqs and (is_filtered or is_all):
+        is_filtered = is_filtered or self.type is not None or self.since is not None
+        if self.seqs and (is_filtered or is_all):  # SEQs may stand with --queue
             raise InvalidInput(f"give SEQs, or options that choose, not both; see '{see}'")
-        is_filtered = is_filtered or self.queue is not None
-        if is_all and is_filtered:
+        has_options = is_filtered or self.queue is not None
+        if is_all and has_options:
             raise InvalidInput(f"all of the bus, or what fits the options? Say one; see '{see}'")
-        if not (self.seqs or is_all or is_filtered):
+        if not (self.seqs or is_all or has_options):
             raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
 
     @property
@@ -105,11 +108,11 @@ class JobChoice(EndedJobFilter):
 
         Args:
             bus: the bus.
-            chosen: the jobs; those in a list are all changed, or none.
+            chosen: the jobs; a list, as of `with_queues`, is changed whole or not at all.
             change: the change.
             done: its past participle, for the output.
         """
-        is_named = isinstance(chosen, list)
+        is_named = isinstance(chosen, list)  # else it is of filters
         if self.dry_run:
             if is_named:
                 _try(bus, chosen, change)
@@ -140,6 +143,6 @@ def _try(bus: LocalBus, chosen: ChosenJobs, change: JobChange) -> None:
 
 def with_queues(
     output: Output, bus: LocalBus, seqs: Iterable[int], queue: str | None, state: str | None = None
-) -> list[tuple[Queue, list[Job]]]:
-    """Return the jobs of `jobs_named` as `ChosenJobs`."""
+) -> NamedJobs:
+    """Return the jobs of `jobs_named` for `JobChoice.act`, which changes them all or none."""
     return [(opened, [job]) for opened, job in jobs_named(output, bus, seqs, queue, state)]

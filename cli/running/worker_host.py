@@ -145,6 +145,9 @@ def note_left(output: Output, queue: Queue) -> None:
     """Note what a worker that drains its queue leaves there, and when the next of it is due."""
     stats = queue.stats(window_s=1)
     parts = []
+    if stats.waiting:
+        why = ", as it is paused" if queue.info.paused_at_ms is not None else ""
+        parts.append(f"{counted(stats.waiting, 'job')} waiting{why}")
     if stats.delayed:
         due_ms = Jobs.of(queue.bus).at_hand_of([queue.info.id])[0].next_due_ms
         left_s = max(0.0, (due_ms - stats.at_ms) / 1000) if due_ms is not None else 0.0

@@ -99,7 +99,8 @@ class BodyPage:
             return [f"| {note}", f"({_all_of(message)})"], False
         if text is None:
             return [f"| [{message.payload_error}]"], False
-        if len(text) > self._left < self._room:
+        is_first = self._left == self._room
+        if len(text) > self._left and not is_first:
             return None
         cut = text[: self._left]
         self._left -= len(cut)
@@ -131,10 +132,10 @@ def print_page(output: Output, messages: Sequence[Message], bus: LocalBus, agent
         return
     bodies = BodyPage(blobs)
     for number, message in enumerate(messages):
-        parts = message_parts(message, blobs)
+        parts_before_body = message_parts(message, blobs)[:4]
         text = text_of(message, blobs)
         if text is not None and preview_of(text) == text.rstrip("\r\n"):
-            output.message_line((*parts[:4], preview_of(text)))
+            output.message_line((*parts_before_body, preview_of(text)))
             _print_answer(output, bus, message, agent)
             continue
         shown = bodies.lines(message)
@@ -142,7 +143,7 @@ def print_page(output: Output, messages: Sequence[Message], bus: LocalBus, agent
             rest = counted(len(messages) - number, "message")
             output.line(f"({rest} more: acknowledge these, then poll again)")
             return
-        output.message_line((*parts[:4], ""))
+        output.message_line((*parts_before_body, ""))
         for line in shown[0]:
             output.line(line)
         _print_answer(output, bus, message, agent)

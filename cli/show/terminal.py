@@ -84,7 +84,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     shown = {column.header for column in table.columns}
     hidden = [heading for heading in headings if heading not in shown]
     if hidden:
-        console.print(f"without these, where nothing is: {', '.join(hidden)}", style="dim")
+        console.print(f"empty columns left out: {', '.join(hidden)}", style="dim")
 
 
 @contextmanager

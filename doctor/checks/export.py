@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ...bus.errors import SegmentMissing
-from ...export.jsonl.automatic import why_not
+from ...export.jsonl.automatic import reason_left_alone
 from ...export.jsonl.exporter import MIN_PAUSE_S, exporters
 from ...export.jsonl.jsonl_file import crc_of, lines_of, stamp_of
 from ...export.jsonl.parts import (
@@ -211,7 +211,7 @@ def _export(bus: LocalBus) -> Finding:
         return warn(f"not there, or not as exported: {names}", mend)
     if running:
         return ok(f"{running[0]} exports, {behind:,} behind")
-    left_alone = why_not(bus)
+    left_alone = reason_left_alone(bus)
     unasked = (
         f"commands leave it alone: {left_alone}" if left_alone else "commands that publish export"
     )

@@ -51,8 +51,8 @@ _STOPPED_MS = 2000
 _NAP_S = 0.001
 
 
-def why_not(bus: LocalBus) -> str | None:
-    """Return why commands don't export this bus by themselves, or None: they do."""
+def reason_left_alone(bus: LocalBus) -> str | None:
+    """Return why commands don't export this bus unasked, or None: they do."""
     if not may_export_unasked():
         return f"{EXPORT_VARIABLE} is {os.environ[EXPORT_VARIABLE]!a}"
     if bus.backup_made_at_ms is not None:
@@ -73,7 +73,7 @@ def export_briefly(bus: LocalBus) -> None:
         AckbusError: the file can't be written, or needs more than lines at its end.
     """
     deadline_s = time.monotonic() + BRIEFLY_S
-    if engine_of(bus).writing or why_not(bus) is not None or _is_exported_elsewhere(bus):
+    if engine_of(bus).writing or reason_left_alone(bus) is not None or _is_exported_elsewhere(bus):
         return  # what an open transaction has is no message yet
     while is_behind(bus):
         try:
@@ -93,7 +93,7 @@ def export_all(bus: LocalBus) -> None:
     """
     if engine_of(bus).writing:
         return
-    while is_behind(bus) and why_not(bus) is None and _append(bus, UnaskedWriter):
+    while is_behind(bus) and reason_left_alone(bus) is None and _append(bus, UnaskedWriter):
         pass  # others may have found the lock taken meanwhile
 
 
@@ -148,7 +148,7 @@ class _BriefWriter(Writer):
         try:
             # Lines without their position would have to be compared with the log: so nothing is
             # waited for between the two. A power loss may take both.
-            unsynced = Maintenance(self._bus).onto_the_disk(synced=False)
+            unsynced = Maintenance(self._bus).unsynced_commits()
             with unsynced, engine_of(self._bus).write(timeout_s=0):
                 yield
         finally:
@@ -190,13 +190,14 @@ class _BriefWriter(Writer):
         assert self._file is not None
         if not self._file.size and not self._parts.last_seq:
             return 0, 0
-        size, crc = self._position.left() or (0, None)
+        size, crc = self._position.size_and_crc() or (0, None)
         if size <= self._file.size <= BRIEF_BYTES and self._file.crc_upto(size) == crc:
             lines = self._file.lines(size)
             resumed = last_in_log(self._bus, lines, after_seq=self._position.get())
             if resumed is not None:
                 return resumed
-        self._judge()
+        self._safe_to_replace()
 
-    def _judge(self) -> NoReturn:
+    def _safe_to_replace(self) -> NoReturn:
+        """Raise: what is in the files is not looked through by a short command."""
         raise _TakesLonger(f"{self._path} is not as it was left; 'bus export' looks through it")

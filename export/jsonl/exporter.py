@@ -1,4 +1,8 @@
-"""The exporter: keeps `bus.jsonl` equal to the log, for `tail -F` and for git."""
+"""The exporters that keep `bus.jsonl` equal to the log, for `tail -F` and for git, and their state.
+
+`Exporter` is for who asks for an export, `BackgroundExporter` for a command that lives long. The
+export at the end of a short command is in `automatic`, so that such a command loads neither.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from ...schema.callbacks import check_progress
 from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, TimedOut, WrongProcess
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
-from .automatic import BACKGROUND_LOCK, UnaskedWriter, is_behind, why_not
+from .automatic import BACKGROUND_LOCK, UnaskedWriter, is_behind, reason_left_alone
 from .jsonl_file import stamp_of
 from .parts import NotImported, refuse_unknown
 from .writer import Position, Writer, lock_on
@@ -341,7 +345,7 @@ class BackgroundExporter:
 
     def _run(self) -> None:
         try:
-            while why_not(self._bus) is not None:  # not even the lock is made
+            while reason_left_alone(self._bus) is not None:  # not even the lock is made
                 if self._ended.wait(TAKE_OVER_S):
                     return
             with closing(lock_on(self._bus.layout.files.path_of(BACKGROUND_LOCK))) as lock:
@@ -360,7 +364,9 @@ class BackgroundExporter:
     def _look(self) -> None:
         """Export what is new, unless another exporter is at work."""
         try:
-            if self._is_pausing() or not is_behind(self._bus) or why_not(self._bus) is not None:
+            if self._is_pausing() or not is_behind(self._bus):
+                return
+            if reason_left_alone(self._bus) is not None:
                 return
             with closing(lock_on(self._bus.layout.export_lock)) as lock:
                 if lock.try_acquire():
@@ -422,7 +428,7 @@ class ExportState:
         self.by = exporters(bus)
         self.last_seq = Position.of(bus).get()
         self.behind = bus.log.newest_seq() - self.last_seq
-        self.left_alone = why_not(bus)
+        self.left_alone = reason_left_alone(bus)
 
     def text(self) -> str:
         """Return it for people, in a line."""

@@ -440,18 +440,18 @@ def refuse_unknown(bus: LocalBus) -> None:
                 )
 
 
-def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None:
-    """Check that no foreign file is overwritten that was not compared with the log.
+def refuse_unread(targets: Iterable[str], safe: Container[str] = ()) -> None:
+    """Check that no foreign file is overwritten whose messages may not be in the log.
 
     Args:
         targets: the paths of the new files.
-        judged: the files whose messages are known to be in the log.
+        safe: the files whose messages are known to be in the log.
 
     Raises:
         Refused: there is a foreign file, which people must move away.
     """
     for path in targets:
-        if path not in judged and stamp_of(path) is not None:
+        if path not in safe and stamp_of(path) is not None:
             raise Refused(f"{path} is not a part, but is in the place of a part; move it away")
 
 

@@ -22,8 +22,8 @@ from .parts import (
     exported_files,
     last_in_log,
     part_files,
-    refuse_unjudged,
     refuse_unknown,
+    refuse_unread,
     split,
 )
 
@@ -71,7 +71,7 @@ class Position(Table):
         """Return the CRC-32 of the file as the exporter left it; None if unknown."""
         return crc_in_mark(self._mark())
 
-    def left(self) -> tuple[int, int] | None:
+    def size_and_crc(self) -> tuple[int, int] | None:
         """Return the size in bytes and the CRC-32 of the file as the exporter left it, if known."""
         mark = self._mark()
         crc = crc_in_mark(mark)
@@ -228,14 +228,14 @@ class Writer:
             BusUnusable: they can't be written; the old files are as they were.
         """
         with self._writing():
-            return self._rewrite(self._judge(), progress)
+            return self._rewrite(self._safe_to_replace(), progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Store another limit of size, then rewrite all files as `rebuild` does."""
         with self._writing():
-            judged = self._judge()
+            safe = self._safe_to_replace()
             Rotation.of(self._bus).set(limit)
-            return self._rewrite(judged, progress)
+            return self._rewrite(safe, progress)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -245,10 +245,14 @@ class Writer:
         finally:
             self._lock.release()
 
-    def _rewrite(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
+    def _rewrite(self, safe: Stamps, progress: Callable[[int], object] | None) -> int:
         """Write all files beside the old files, and replace those.
 
-        That takes seconds, in which git may put others there: these must be judged first.
+        That takes seconds, in which git may put others there, which are looked through first.
+
+        Args:
+            safe: the stamps of the old files that were looked through, by path.
+            progress: is called with the seq up to which the log is written.
         """
         self.close()
         self._read_rotation()
@@ -256,12 +260,12 @@ class Writer:
         try:
             self._parts.remove_staged()
             staged, count = self._stage(fresh, progress)
-            while self._stamps() != judged:
+            while self._stamps() != safe:
                 self.close()
                 self._parts.remove_staged()
-                judged = self._judge()
+                safe = self._safe_to_replace()
                 staged, count = self._stage(fresh, progress)
-            refuse_unjudged((path.removesuffix(STAGED) for path in staged), judged)
+            refuse_unread((path.removesuffix(STAGED) for path in staged), safe)
             self._parts.replace(staged, self._path, fresh)
         except BaseException as error:
             self.close()
@@ -320,7 +324,7 @@ class Writer:
             self._file.sync()  # the index promises its checksum
             if stamp_of(self._path) != self._file.stamp:  # a part must have been checked
                 raise BusUnusable(f"{self._path} was changed meanwhile; export again")
-            refuse_unjudged([self._parts.next_path])
+            refuse_unread([self._parts.next_path])
             self.close()
             self._parts.cut(self._path)
             self._file = JsonlFile(self._path)
@@ -361,7 +365,7 @@ class Writer:
                 self._file.shorten(torn)
                 self._store_position()
                 return 0
-        return self._rewrite(self._judge(), progress)
+        return self._rewrite(self._safe_to_replace(), progress)
 
     def _store_position(self) -> None:
         assert self._file is not None
@@ -378,14 +382,13 @@ class Writer:
             yield from lines_of(path)
         yield from self._file.lines()
 
-    def _judge(self) -> Stamps:
-        """Check that rewriting the files loses nothing; unchanged files need no check.
+    def _safe_to_replace(self) -> Stamps:
+        """Return the stamps of the files, none of which has a message that the log lacks.
 
-        Returns:
-            The stamps of the checked files.
+        Files that are as the exporter left them are not read for that.
 
         Raises:
-            NotImported: it would lose messages.
+            NotImported: one has such a message, which would be lost.
         """
         self._read_rotation()
         stamps = self._stamps()

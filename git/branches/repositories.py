@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from ...schema.directory.layout import NoHome, expand_home
 from ...schema.errors import InvalidInput, Refused, shown
-from ..repository import ALONE, CommandFailed, GitFailed, Repository, looks_bare
+from ..repository import UNATTENDED, CommandFailed, GitFailed, Repository, looks_bare
 
 #: The author and committer of commits that no person makes.
 NOBODY: dict[str, str | None] = {
@@ -30,7 +30,7 @@ NOTHING = ""
 
 def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Repository:
     """Return the repository of a folder; variables can't redirect it, and git asks nobody."""
-    return Repository(folder, ALONE | (extra or {}))
+    return Repository(folder, UNATTENDED | (extra or {}))
 
 
 def _tree_beside(common_dir: str) -> str | None:

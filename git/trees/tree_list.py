@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from ..branches.repositories import RepositoryPlace
 
-# Names that come of a task's: of a folder, of a ref, and the mark of its tree.
+# Names made of the name of a task: of a folder, of refs, and the mark on its tree.
 
-#: How long a name made of a task's may be, in bytes.
+#: How long such a name for a folder or a ref may be, in bytes.
 _MAX_BYTES = 120
 
 #: The beginning of the reason of git's lock on a tree of ours.
@@ -102,11 +102,11 @@ class TreeBusy(TimedOut):
     """Another process is making or removing the tree, or integrates into the branch.
 
     Attributes:
-        is_left: whether that process has ended, and a git that it had started has not.
+        is_orphaned: whether that process has ended, and a git that it had started has not.
     """
 
-    def __init__(self, text: str, *, is_left: bool = False) -> None:
-        self.is_left = is_left
+    def __init__(self, text: str, *, is_orphaned: bool = False) -> None:
+        self.is_orphaned = is_orphaned
         super().__init__(text)
 
 
@@ -120,7 +120,7 @@ class TreeLocks:
     Args:
         common_dir: the folder that all its work trees share.
         wait_s: how long a lock is waited for.
-        is_looking: whether no lock file is made: a missing one is held by nobody.
+        is_looking: makes no lock file; one that is not there counts as free.
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class TreeLocks:
         with self._held(f"target-{safe_name(target)}.lock") as descriptor:
             yield descriptor
 
-    def is_integrated(self, name: str) -> bool:
-        """Whether somebody holds a branch that is integrated into, by its `safe_name`.
+    def is_target_held(self, name: str) -> bool:
+        """Whether somebody holds the lock of `of_target` on the branch of this `safe_name`.
 
-        Something that is no plain file, or a name that leads elsewhere, can't be held.
+        A lock that is no plain file, or a name that leads elsewhere, can't be held.
         """
         if "/" in name or "\0" in name:
             return False
@@ -230,7 +230,7 @@ class TreeLocks:
                     raise TreeBusy(
                         f"{path} has been held for {self._wait_s:g} s by {holders_of(path)}; wait,"
                         " or end that if it hangs",
-                        is_left=is_inherited(path),
+                        is_orphaned=is_inherited(path),
                     ) from None
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -475,7 +475,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def occupants_of(folder: str) -> list[int]:
     """Return the processes that work in a folder; none where the system does not tell."""
-    if "\0" in folder:  # of a row: there is no such folder
+    if "\0" in folder:  # a program with its own SQL may have stored any name
         return []
     inside = os.path.realpath(folder)
     occupants = []

@@ -431,7 +431,7 @@ def _stubs(common_dir: str) -> Iterator[Leftover]:
 def _check_trees(trees: WorkTrees, listed: list[LinkedTree]) -> Iterator[Leftover]:
     for tree in listed:
         reason = tree.lock or ""
-        if is_check(reason) and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
+        if is_check(reason) and not trees.locks.is_target_held(reason.removeprefix(CHECK_MARK)):
             says = f"{tree.path} was left by an integrator that was killed; the next one removes it"
             yield Leftover("check", tree.path, says)
 

@@ -22,7 +22,7 @@ from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
 from ..repository import (
-    ALONE,
+    UNATTENDED,
     CommandFailed,
     GitFailed,
     OutOfTime,
@@ -486,7 +486,7 @@ class WorkTrees:
         if new.copies and not self.place.is_bare:
             copy_files(self.place.main, tree.path, new.copies)
         if new.setup:
-            inherited = {key: value for key, value in os.environ.items() if key not in ALONE}
+            inherited = {key: value for key, value in os.environ.items() if key not in UNATTENDED}
             variables = {**inherited, **new.environment}
             run_setup(new.setup, tree.path, variables, new.limit_s, new.stop)
 

@@ -102,14 +102,22 @@ class EnclosedFile:
                 raise Refused(f"{self.path} is no ordinary file; it is left as it is")
             return read_at_most(file, self.path, _MOST_BYTES)
 
-    def replace(self, data: bytes, *, mode: int | None = None, over_link: bool = False) -> None:
+    def replace(
+        self,
+        data: bytes,
+        *,
+        mode: int | None = None,
+        make: int = 0o600,
+        over_link: bool = False,
+    ) -> None:
         """Put a file in its place at once; a crash leaves one of both.
 
         Another name of the earlier file (a hard link) keeps the earlier bytes.
 
         Args:
             data: what it holds from then on.
-            mode: who may do what; None keeps what it was, or makes it its owner's alone.
+            mode: who may do what; None keeps what it was.
+            make: the same of a file that was not there, less what the process leaves out (umask).
             over_link: whether a link that has the name is replaced itself.
 
         Raises:
@@ -117,16 +125,17 @@ class EnclosedFile:
             OSError: the system refuses it; the earlier file stays.
         """
         before = None if over_link and self.target() is not None else self.look()
-        if mode is None:
-            mode = 0o600 if before is None else stat.S_IMODE(before.st_mode)
+        if mode is None and before is not None:
+            mode = stat.S_IMODE(before.st_mode)
         fresh = f".ackbus-{os.urandom(8).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
-        descriptor = os.open(fresh, flags, 0o600, dir_fd=self._folder)
+        descriptor = os.open(fresh, flags, make if mode is None else 0o600, dir_fd=self._folder)
         try:
             with open(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fchmod(descriptor, mode)
+                if mode is not None:
+                    os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
             os.rename(fresh, self.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except BaseException:

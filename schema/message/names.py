@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from functools import lru_cache
 
-from ..errors import InvalidInput, shown
+from ..errors import InvalidInput, shown, suggestion
 
 # The limits of the message form. docs/protocol.md lists them; a test compares the two.
 
@@ -160,13 +160,8 @@ def near_names(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> list[
 
 
 def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return `; did you mean a, b?` for a mistyped name, or "" where none is similar."""
-    return mean_any(near_names(name, names, cutoff=cutoff))
-
-
-def mean_any(near: list[str]) -> str:
-    """Return `; did you mean a, b?` for the names that `near_names` returned; "" for none."""
-    return f"; did you mean {', '.join(near)}?" if near else ""
+    """Return `; did you mean a or b?` for a mistyped name, or "" where none is similar."""
+    return suggestion(near_names(name, names, cutoff=cutoff))
 
 
 # A publisher uses the same few names again and again, so what was found right is remembered.

@@ -74,6 +74,6 @@ def request_type_of(reply_type: str) -> str | None:
     return None
 
 
-def is_word(type: str) -> bool:
-    """Whether a reply of a type may be an answer: neither a question nor news of the progress."""
+def may_answer(type: str) -> bool:
+    """Whether a reply of a type may be an answer: it is no request, and no news of the progress."""
     return not type.endswith((REQUEST, _PROGRESS))

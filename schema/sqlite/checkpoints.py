@@ -29,14 +29,14 @@ LOOK_AFTER_CHANGES = 200
 #: How many pages of the log are worth a checkpoint.
 CHECKPOINT_PAGES = 1000
 
-#: How short a log is left behind by the last who closes the file, in pages.
+#: The last connection to close leaves a log that is shorter than this as it is, in pages.
 LEFT_PAGES = 200
 
-#: From this length on the log must begin again, which it does when nothing in it is left to bring
-#: over. Under constant writing something always is, so writers are held up for the last pages.
+#: From this length on the log is to be written from its start again. SQLite does so once all of it
+#: is in the file; under constant writing it never is, so writers are held up for the last pages.
 LONG_PAGES = 8000
 
-#: Where SQLite checkpoints inside a commit after all: something keeps the thread from its work.
+#: From this length on SQLite checkpoints inside a commit: something keeps the thread from its work.
 INLINE_PAGES = 4 * LONG_PAGES
 
 #: How long the thread waits for the writers, in seconds, and how long these then wait, in
@@ -114,12 +114,13 @@ class Checkpointer:
                 self._database.require_place()
                 length, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if length >= self._too_long:
-                    self._begin_log_anew(connection, length)
+                    self._restart_log(connection, length)
         finally:
             _running.discard(self)
 
-    def _begin_log_anew(self, connection: apsw.Connection, length: int) -> None:
-        self._too_long = length + LONG_PAGES  # if a reader stands in the way for long
+    def _restart_log(self, connection: apsw.Connection, length: int) -> None:
+        """Have the log written from its start again, with writers held up meanwhile."""
+        self._too_long = length + LONG_PAGES  # the next try, if a reader stands in the way
         connection.set_busy_timeout(_READERS_TIMEOUT_MS)
         with closing(FileLock(self._database.layout.write_lock)) as writers:
             writers.acquire(_WRITERS_TIMEOUT_S)

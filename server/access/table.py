@@ -260,6 +260,3 @@ AUTOMATION: AccessTable = {
     "GET /breakers/{plugin}": _SEES_JOBS,
     "POST /breakers/{plugin}/reset": _ADMINISTERS,
 }
-
-#: The doors, by the names that people know them by.
-DOORS = {"server": SERVER, "tools": TOOLS, "pushpals": PUSHPALS, "automation": AUTOMATION}

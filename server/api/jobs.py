@@ -24,7 +24,12 @@ from ...schema.message.times import MAX_TS_MS
 from ...subscribers.jobs.claims import Claim, Claims, Outcome
 from ...subscribers.jobs.errors import ClaimLost, WrongJobState
 from ...subscribers.jobs.jobs import Job, Jobs
-from ...subscribers.jobs.json_records import claim_record, claimed_record, job_record, kept_result
+from ...subscribers.jobs.json_records import (
+    claim_record,
+    claimed_record,
+    job_record,
+    result_to_store,
+)
 from ...subscribers.jobs.outcomes import ManualActs
 from ...subscribers.options import JobState
 from ...subscribers.queues.job_control import DeadLetters, JobControl
@@ -203,7 +208,7 @@ def complete_claim(
     result is kept on the claim, and nothing is published.
     """
     is_given = "result" in result.model_fields_set
-    outcome = Outcome(result=kept_result(result.result) if is_given else None)
+    outcome = Outcome(result=result_to_store(result.result) if is_given else None)
     return _end(bus, token, worker, outcome, result.replies, trace, key)
 
 

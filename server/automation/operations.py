@@ -45,9 +45,7 @@ from .access import (
 )
 from .triggers import MAX_COUNTED
 
-# Discovery: what there is to trigger. All but the details of a plugin is open.
-
-# Whether the service and its bus work, for everybody who can reach the listener.
+# Health: whether the service and its bus work, for everybody who can reach the listener.
 
 health_router = open_router("health")
 
@@ -93,6 +91,8 @@ def uptime_s(request: Request) -> float:
     began_at: float = request.app.state.began_at
     return time.monotonic() - began_at
 
+
+# Discovery: what there is to trigger. All but the details of a plugin is open.
 
 open_routes = open_router("discovery")
 discovery_router = guarded_router("discovery")

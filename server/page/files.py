@@ -32,6 +32,7 @@ _PATH = "/page/bus"
 #: A server on this machine answers much sooner, unless it is no server of ours.
 _PATIENCE_S = 1.0
 
+# The operations below stand before `page_file`, which would take their addresses for files.
 router = GuardedRouter(SERVER, include_in_schema=False)
 
 
@@ -139,9 +140,3 @@ async def page_file(name: str, if_none_match: IfNoneMatch = None) -> Response:
     if has_tag(if_none_match, file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.body, headers=headers, media_type=file.media_type)
-
-
-# The routers of the page.
-
-#: `finding` first: its address would be that of a file.
-ROUTERS = (router, router)

@@ -74,9 +74,9 @@ class SessionNames(Table):
                 only for a session that has no name yet: other sessions keep their names.
         """
         holder, id = (process, connection), id if id and is_id(id) else ""
-        settled = self._settled(base, holder, lease_s, id)
-        if settled is not None:
-            return settled
+        current = self._lasting_name(base, holder, lease_s, id)
+        if current is not None:
+            return current
         check_agent(base)
         try:
             with self._engine.write(timeout_s):
@@ -203,8 +203,10 @@ class SessionNames(Table):
         values = (agent, *notes, revision, self._engine.now_ms())
         return bool(self._engine.change(SQL["note_shown"], values, synced=False))
 
-    def _settled(self, base: str, holder: Holder, lease_s: float, id: str) -> SessionName | None:
-        """Return the name of a session if nothing has to be written for it; else None."""
+    def _lasting_name(
+        self, base: str, holder: Holder, lease_s: float, id: str
+    ) -> SessionName | None:
+        """Return the name of a session if it holds for long enough as it is stored; else None."""
         sessions = self.list(base)
         of_holder = [session for session in sessions if session.is_held_by(*holder)]
         half_over_ms = self._engine.now_ms() + lease_s * 500

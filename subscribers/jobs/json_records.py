@@ -91,7 +91,7 @@ def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:
     """Return a claim as an object, with the state that its lease is in now."""
     first = {"token": claim.token, "state": claim.state(now_ms), "status": claim.status}
     record = present(first | asdict(claim) | {"logs": _logs(claim.logs)})
-    return record if claim.result is None else record | {"result": given_result(claim.result)}
+    return record if claim.result is None else record | {"result": result_from_store(claim.result)}
 
 
 def claimed_record(claim: Claim) -> dict[str, object]:
@@ -108,21 +108,25 @@ def _logs(text: str | None) -> object:
         return text
 
 
-def kept_result(value: object) -> object:
-    """Return a result that was given as JSON, so that `given_result` returns it as it came.
+# A result is stored as text: text as it is, any other value as JSON. These two are inverse.
 
-    Text that reads as JSON is kept as a JSON string, as far as it has room.
+
+def result_to_store(value: object) -> object:
+    """Return what to store for a result that came as JSON: `result_from_store` gives it back.
+
+    Text that reads as JSON is stored as a JSON string, so that "12" does not come back as 12; text
+    for which that is too long is stored as it is.
     """
     if value is None:
         return "null"
-    if not isinstance(value, str) or given_result(value) == value:
+    if not isinstance(value, str) or result_from_store(value) == value:
         return value
     quoted = orjson.dumps(value).decode()
     return value if len(quoted) > MAX_KEPT_CHARS else quoted
 
 
-def given_result(text: str) -> object:
-    """Return the value that a stored result is: text, unless it is JSON as the bus writes it."""
+def result_from_store(text: str) -> object:
+    """Return the result that a stored text is: a value, where it is JSON as the bus writes it."""
     try:
         value = decode(text)
         return value if orjson.dumps(value) == text.encode() else text

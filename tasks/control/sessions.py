@@ -202,9 +202,6 @@ _PAYLOADS: dict[str, Rule] = {
     ),
 }
 
-#: The types of events.
-EVENT_TYPES = frozenset(_PAYLOADS)
-
 _ROUTING = _texts("from", "to", "correlationId", "turnId", "parentId")
 
 _type = _one_of(*_PAYLOADS)

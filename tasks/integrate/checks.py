@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ...git.repository import ALONE
+from ...git.repository import UNATTENDED
 from ...schema.errors import Refused
 from ...workers.processes.run_process import run_process
 from ...workers.raw_contract import how_it_exited
@@ -100,7 +100,7 @@ def run_check(
     Raises:
         NotStarted: the machine lacked resources for it.
     """
-    env = {name: value for name, value in os.environ.items() if name not in ALONE}
+    env = {name: value for name, value in os.environ.items() if name not in UNATTENDED}
     env |= {"GIT_TERMINAL_PROMPT": "0", **environment}
     runs = 0
     while True:

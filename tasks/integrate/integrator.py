@@ -406,7 +406,7 @@ class Integrator:
             try:
                 return stack.enter_context(locks.of_target(self._rules.target))
             except TreeBusy as error:
-                if not error.is_left or monotonic() > deadline:
+                if not error.is_orphaned or monotonic() > deadline:
                     raise Refused(
                         f"another integrator works on {shown(self._rules.target)} of"
                         f" {self._place.main}, or a git that it started: {error}"

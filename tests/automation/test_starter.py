@@ -180,3 +180,9 @@ def test_without_a_configuration_the_error_names_what_makes_one_and_no_other_pro
     assert (done.code != 0, told.count("\n")) == (True, 1)
     assert f"'bus automation init {project}' makes one" in told
     assert "uctile" not in told
+
+
+def test_a_configuration_in_its_usual_folder_is_named(run_bus: RunBus, project: Path) -> None:
+    assert run_bus("automation", "init").code == 0
+    done = run_bus("automation", "status", env={"HOME": str(project)})
+    assert f"there is one in {project}/automation: name it with --config" in done.err

@@ -93,7 +93,7 @@ def test_a_backup_is_read_only_until_it_is_taken_into_use(
 
     assert run_bus("restore", "--dir", "saved").out.startswith(f"the backup in {saved} is in use;")
     assert run_bus("publish", "note", "--from", "ann", "--dir", "saved").code == 0
-    assert run_bus("restore", "--dir", "saved").code == 4
+    assert_error(run_bus("restore", "--dir", "saved"), 4, "is not a backup, or is in use already")
     assert run_bus("tail", "--dir", "saved").err == ""
 
 

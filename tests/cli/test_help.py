@@ -46,6 +46,10 @@ TYPED = {
 }
 
 
+#: The advice where a text was taken for an option.
+AFTER_DASHES = "; a text that begins with - goes after --"
+
+
 def quoted(text: str) -> list[list[str]]:
     """The command lines that a text quotes, without `bus`."""
     return [shlex.split(line)[1:] for line in re.findall(r"'(bus [^']*)'", text)]
@@ -221,9 +225,9 @@ def test_mistyped_commands_are_told_what_they_may_mean(
         ("queue --jsn", "did you mean --json?"),
         ("poll a -z", "no option '-z'; see 'bus poll --help'"),
         ("queue --dirr x list", "did you mean --dir?"),
-        ("publish t -hello --from a", "'-hello'; a text that begins with - goes after --"),
-        ("publish t -5 --from a", "'-5'; a text that begins with - goes after --"),
-        ("search -hello", "'-hello'; a text that begins with - goes after --"),
+        ("publish t -hello --from a", f"option '-hello'{AFTER_DASHES}; see 'bus publish --help'"),
+        ("publish t -5 --from a", f"option '-5'{AFTER_DASHES}; see 'bus publish --help'"),
+        ("search -hello", f"option '-hello'{AFTER_DASHES}; see 'bus search --help'"),
         ("publish t -i a", "did you mean --id?"),
         ("publish t -fron a", "did you mean --from?"),
     ],

@@ -59,6 +59,7 @@ def test_ack_says_how_many_messages_it_passed(run_bus: RunBus, bus: Bus) -> None
     inbox.requeue(1)
     assert run_bus("ack", "me", "5").out == "acknowledged 5: 1 message\n"
     assert run_bus("ack", "me", "1").out == "acknowledged 5: 1 message\n"
+    assert run_bus("ack", "me", "1").out == "1 was acknowledged before: the cursor is at 5\n"
     assert run_bus("ack", "me", "1", "--json").out == '{"agent":"me","cursor":5,"passed":0}\n'
     assert_error(run_bus("ack", "me", str(2**62)), 3, "the log holds 1 to 5")
     assert_error(run_bus("ack", "me", "9"), 3, "the log holds 1 to 5")

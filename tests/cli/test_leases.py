@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ackbus import Bus, Lease
-from ackbus.cli.commands.reserve import refusal
+from ackbus.cli.commands.reserve import lease_error
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error, error_of
@@ -73,8 +73,8 @@ def test_lease_that_nobody_holds_is_not_called_held() -> None:
     """M-72: the lease has just become free: try again, exit code 5."""
     ended = Lease("x", "a", 1, 0, 1000)
     for held in (None, ended):
-        error = refusal("x", held, 1000, waited=False)
+        error = lease_error("x", held, 1000, waited=False)
         assert (error.exit_code, "free only now" in str(error)) == (5, True)
-    error = refusal("x", ended, 999, waited=False)
+    error = lease_error("x", ended, 999, waited=False)
     assert (error.exit_code, "is held by a until" in str(error)) == (3, True)
-    assert refusal("x", ended, 999, waited=True).exit_code == 5
+    assert lease_error("x", ended, 999, waited=True).exit_code == 5

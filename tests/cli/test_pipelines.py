@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import process_table
 
 from ..automation.conftest import Folder
 from ..automation.running import OK, response
@@ -115,8 +116,11 @@ def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
 def test_a_run_without_a_service_waits_and_is_cancelled(
     service: ServiceProcess, folder: Folder, run_bus: RunBus, bus_env: dict[str, str]
 ) -> None:
+    status = json.loads(run_bus("automation", "status", *ARGS, "--json").out)
+    assert status["service"]["pid"] == service.process.pid
     stopped = run_bus("automation", "stop", *ARGS)
     assert stopped.code == 0, stopped.err
+    assert process_table.runs(str(process_table.process(service.process.pid))) is not True
     args = (*ARGS, "--json")
     begun = run_bus("pipeline", "run", "slow", *args, "--wait")
     assert begun.code == 4

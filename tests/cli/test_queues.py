@@ -88,8 +88,9 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
 def test_made_queue_is_shown_with_the_rules_that_were_changed(run_bus: RunBus, bus: Bus) -> None:
     assert run_bus("queue", "create", "plain").out == "plain  plain\n"
     made = run_bus("queue", "create", "q", "--type", "a.*", "--max-running", "3", "--backoff", "1s")
-    assert made.out == "q  a.*  backoff 1s, max-running 3\n"
-    assert run_bus("queue", "set", "q", "--max-running", "any").out == "q  a.*  backoff 1s\n"
+    assert made.out == "q  a.*  retry failures, backoff 1s, max-running 3\n"
+    changed = run_bus("queue", "set", "q", "--max-running", "any").out
+    assert "max-attempts 4, backoff 1s" in changed
 
 
 def test_columns_that_a_terminal_has_no_room_for_are_named(
@@ -97,8 +98,8 @@ def test_columns_that_a_terminal_has_no_room_for_are_named(
 ) -> None:
     Queue.create(bus, "reviews", "review")
     wide, narrow = (on_terminal("queue", "list", columns=columns) for columns in (120, 60))
-    assert "without these" not in wide
-    assert re.search(r"without these, where nothing is: .*dead, oldest", narrow)
+    assert "left out" not in wide
+    assert re.search(r"empty columns left out: .*dead,\s.*oldest", narrow, re.DOTALL)
 
 
 def test_help_of_each_rule_says_its_default(run_bus: RunBus, bus: Bus) -> None:

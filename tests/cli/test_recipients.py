@@ -96,8 +96,15 @@ def test_new_sender_to_whom_nobody_could_write_is_refused(
     assert run_bus("publish", "t", "hi", "--from", name).code == 0
 
 
+def test_new_sender_that_is_nearly_a_known_agent_is_noted(run_bus: RunBus) -> None:
+    line = ("publish", "t", "hi", "-v", "--from")
+    assert "'alic' is a new agent" in run_bus(*line, "alic").err
+    for name in ("alic", "alice", "zoe"):  # known by now, known, and near to none
+        assert "new agent" not in run_bus(*line, name).err
+
+
 def test_an_agent_in_the_place_of_the_type_is_noted(run_bus: RunBus) -> None:
-    """Whoever types `publish alice hi` means a message to alice, and everybody gets it."""
+    """`publish alice hi` is meant for alice, and everybody gets it."""
     line = ("publish", "alice", "hi", "--from", "bob", "-v")
     note = "bus: note: 'alice' is an agent, and here the type of a message to everyone"
     assert note in run_bus(*line).err

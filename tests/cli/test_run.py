@@ -93,6 +93,10 @@ def test_a_worker_says_that_its_queue_is_paused(bus: Bus, run_bus: RunBus) -> No
     ended = run_bus("run", "--type", "a", "--drain", "--", "cat")
     assert ended.code == 0
     assert "queue 'a' is paused: no job begins before 'bus queue resume a'" in ended.err
+    assert "not empty" not in ended.err
+    bus.publish("a", from_agent="lead")
+    ended = run_bus("run", "--type", "a", "--drain", "--", "cat")
+    assert "queue 'a' is not empty: 1 job waiting, as it is paused" in ended.err
 
 
 def test_group_lease_and_timeout_have_their_defaults(bus: Bus, run_bus: RunBus) -> None:

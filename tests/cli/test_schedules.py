@@ -97,11 +97,16 @@ def test_people_look_at_schedules_and_change_them_beside_the_service(
     (first,) = records("history", "echo.default")
     assert (first["decision"], first["count"]) == ("fired", 1)
     listed = {each["id"]: each for each in records("list")}
+    # An interval goes on from where the service stands with it, and not from now.
+    (coming,) = records("next", "echo.default", "--count", "1")
+    assert coming["at"] == listed["default"]["next"]
     assert listed["nightly"]["times"] == "cron 30 2 * * *"
     assert listed["default"]["last_job_id"] == first["job_id"]
     assert records("pause", "echo.default", "--dry-run")[0]["dry_run"] is True
     records("pause", "echo.default")
     assert next(e for e in records("list") if e["id"] == "default")["paused_at"] is not None
+    paused = run_bus("schedule", "next", "echo.default", *place)
+    assert "echo.default is paused" in paused.err
     records("resume", "echo.default")
     (run,) = records("run", "echo.default")
     assert (run["decision"], run["reason"]) == ("fired", "by hand")

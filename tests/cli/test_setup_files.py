@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -214,10 +215,13 @@ def test_new_files_are_made_and_removed(name: str, is_global: bool, root: Path) 
     setup = installation(
         name, home if is_global else root, scope="global" if is_global else "project", options=()
     )
+    umask = os.umask(0o027)
     made = apply(setup.additions())
+    os.umask(umask)
     assert made
-    assert all(os.path.isabs(path) for path in made)
-    assert {oct(os.stat(path).st_mode & 0o777) for path in made} == {"0o600"}
+    for path in made:  # a project's are for all who work on it, a home's for its owner
+        is_of_home = is_global or Path(path).is_relative_to(home)
+        assert stat.S_IMODE(os.stat(path).st_mode) == (0o600 if is_of_home else 0o640)
     apply(setup.removals())
     assert contents(root.parent) == {}
     left = [path for path in Path(setup.root).rglob("*") if "ackbus/setup" not in str(path)]

@@ -502,12 +502,13 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     scheduler = Scheduler(bus, submission, Breakers.of(bus))
     for entries in ((entry, once), (), (entry, once), (entry.model_copy(update={"hash": "h2"}),)):
         plugin = PluginConfig(name="a", uses="a", schedules=entries, max_outstanding_polls=9)
-        plugins = Frozen({"a": plugin})
-        scheduler.apply_config(Config(directory=Path("config"), plugins=plugins))
+        config = Config(directory=Path("config"), plugins=Frozen({"a": plugin}))
+        scheduler.store(config)
+        scheduler.use_config(config)
         scheduler.tick()
         clock.advance(2_000_000)
         scheduler.tick()
-    by_hand = ScheduleControl(bus, submission, Config(directory=Path("config"), plugins=plugins))
+    by_hand = ScheduleControl(bus, submission, config)
     stored = Schedules.of(bus)
     with bus.transaction():
         stored.remove_all_but([(each.plugin, each.id) for each in stored.all()])

@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 
 from ackbus.schema.message.patterns import ACTED_TYPES
-from ackbus.server.access.table import DOORS, AccessRule, ActsAs, FurtherDemand
+from ackbus.server.access.table import (
+    AUTOMATION,
+    PUSHPALS,
+    SERVER,
+    TOOLS,
+    AccessRule,
+    ActsAs,
+    FurtherDemand,
+)
 
 PAGE = Path(__file__).parents[2] / "docs/scopes.md"
 
@@ -20,12 +28,7 @@ A message of a type that is acted upon needs the scope of its type too:
 
 """
 
-TITLES = {
-    "server": "Server",
-    "tools": "Tools",
-    "pushpals": "PushPals",
-    "automation": "Automation",
-}
+DOORS = {"Server": SERVER, "Tools": TOOLS, "PushPals": PUSHPALS, "Automation": AUTOMATION}
 
 
 def page() -> str:
@@ -34,7 +37,7 @@ def page() -> str:
         f"- `{each.pattern}`, which {each.acts}: `{each.scope}`\n" for each in ACTED_TYPES
     )
     doors = "".join(
-        f"\n## {TITLES[name]}\n\n| operation | scopes | name | and |\n|---|---|---|---|\n"
+        f"\n## {name}\n\n| operation | scopes | name | and |\n|---|---|---|---|\n"
         + "".join(_line(operation, row) for operation, row in door.items())
         for name, door in DOORS.items()
     )

@@ -22,7 +22,7 @@ from ackbus.schema.message.names import new_id
 from ackbus.server.access.access import BusAccess
 from ackbus.server.running import create_app
 from ackbus.subscribers.jobs.claims import Outcome
-from ackbus.subscribers.jobs.json_records import given_result, kept_result
+from ackbus.subscribers.jobs.json_records import result_from_store, result_to_store
 
 from ..conftest import wait_until
 from ..sizes import size
@@ -83,9 +83,9 @@ JSON = st.recursive(
 @given(result=JSON)
 def test_result_comes_back_as_it_went_in(result: object) -> None:
     """Also null, numbers that text could be, and text that numbers could be."""
-    kept = Outcome(result=kept_result(result)).row()[3]
+    kept = Outcome(result=result_to_store(result)).row()[3]
     assert isinstance(kept, str)
-    found = given_result(kept)
+    found = result_from_store(kept)
     assert (orjson.dumps(found), type(found)) == (orjson.dumps(result), type(result))
 
 

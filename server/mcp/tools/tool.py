@@ -40,10 +40,11 @@ from ....schema.errors import (
     NotFound,
     UnknownParent,
     UnknownRecipient,
+    suggestion,
 )
 from ....schema.message.draft import ABSENT
 from ....schema.message.message import Message
-from ....schema.message.names import PLAIN_CHARS, is_plain
+from ....schema.message.names import PLAIN_CHARS, is_plain, near_names
 from ....schema.message.reply_types import ReplyTypes
 from ....schema.message.times import format_ts
 from ....subscribers.jobs.errors import ClaimLost, ClaimNotFound, QueueNotFound
@@ -535,12 +536,10 @@ def _refused(error: ValidationError, takes: Collection[str]) -> str:
 
 
 def _unknown(names: list[str], takes: Collection[str]) -> str:
-    from difflib import get_close_matches  # for mistakes alone
-
     near = dict.fromkeys(
-        match for name in names for match in get_close_matches(name, takes, 1, cutoff=0.7)
+        match for name in names for match in near_names(name, takes, cutoff=0.7)[:1]
     )
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    hint = suggestion(map(repr, near)) or "."
     none = f"no argument {', '.join(map(ascii, names))}{hint}"
     return f"{none} It takes {', '.join(takes) or 'none'}."
 

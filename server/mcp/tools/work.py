@@ -16,7 +16,7 @@ from ....schema.message.times import format_ts
 from ....subscribers.jobs.claims import Claim, Claims, Outcome
 from ....subscribers.jobs.errors import ClaimLost, QueueNotFound
 from ....subscribers.jobs.jobs import Jobs
-from ....subscribers.jobs.json_records import kept_result
+from ....subscribers.jobs.json_records import result_to_store
 from ....subscribers.jobs.outcomes import answer_to
 from ....subscribers.overview.agents import holder_of
 from ....subscribers.queues.queue import Queue, claim_of
@@ -216,7 +216,7 @@ def _end(message: Message, agent: str, arguments: FinishArguments) -> tuple[Outc
     """Return an attempt's outcome, and the conventional answer to the message's sender."""
     types = ReplyTypes.of(message.type)
     if arguments.outcome == "done":
-        result = None if arguments.result is None else kept_result(arguments.result)
+        result = None if arguments.result is None else result_to_store(arguments.result)
         outcome, type = Outcome(result=result), types.success
         body: object = arguments.result if "result" in arguments.model_fields_set else ABSENT
     else:

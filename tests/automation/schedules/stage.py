@@ -67,7 +67,7 @@ class Stage:
             plugins=Frozen({"feed": plugin}),
             service=ServiceConfig(tick_interval_s=60.0),
         )
-        self.scheduler.apply_config(config)
+        self._use(config)
         self.by_hand = ScheduleControl(self.bus, Submission(self.bus), config)
         return self
 
@@ -78,8 +78,12 @@ class Stage:
             for each in entries
         }
         directory = self.bus.layout.directory
-        self.scheduler.apply_config(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
+        self._use(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
         return self
+
+    def _use(self, config: Config) -> None:
+        self.scheduler.store(config)
+        self.scheduler.use_config(config)
 
     def tick(self, minutes: float = 0) -> int | None:
         self.clock.go(minutes)
