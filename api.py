@@ -10,6 +10,7 @@ import os
 
 from .bus.local_bus import LocalBus
 from .schema.arguments import with_checked_arguments
+from .schema.message import lazy_orjson
 from .schema.message.draft import ABSENT
 
 TYPE_CHECKING = False
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from .tasks.spawn import TaskSpec
     from .tasks.steps.tasks import Tasks
     from .workers.worker import Worker
+
+lazy_orjson.load()  # a program lives longer than a command
 
 
 @with_checked_arguments

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .bus.heartbeats import Heartbeat as Heartbeat
     from .bus.heartbeats import Liveness as Liveness
-    from .bus.log.log import Stats as Stats
+    from .bus.log.records import Stats as Stats
     from .bus.options import BusOptions as BusOptions
     from .bus.options import LimitKind as LimitKind
     from .bus.options import ReadFilters as ReadFilters
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "Records of the log": {
         "bus.search.search": "Found",
-        "bus.log.log": "Stats",
+        "bus.log.records": "Stats",
         "schema.sqlite.settings": "Settings",
         "bus.verification": "Link",
         "export.jsonl.importer": "ImportReport",

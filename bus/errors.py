@@ -6,7 +6,7 @@ from ..schema.errors import BusUnusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .log.archive_records import Discarded
+    from .log.records import Discarded
 
 
 class SegmentMissing(BusUnusable):

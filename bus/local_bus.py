@@ -12,10 +12,10 @@ from ..schema.message.draft import ABSENT, Draft, Priority
 from ..schema.message.patterns import not_acted_upon
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, listen
-from .heartbeats import KnownAgents
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
 from .log.log import Criteria, Log
+from .presence.known_agents import KnownAgents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .heartbeats import Heartbeats
     from .leases import Leases
     from .log.append import Parents
-    from .log.log import Stats
+    from .log.records import Stats
     from .options import BusOptions, ReadFilters, SearchFilters
     from .reservations.reservations import Reservations
     from .search.search import Found
@@ -366,7 +366,7 @@ class LocalBus:
         The first call after many messages counts them, in short transactions; later calls count
         only new messages.
         """
-        from .log.log import Stats
+        from .log.records import Stats
 
         return Stats.of(self)
 

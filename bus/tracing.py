@@ -7,7 +7,6 @@ loaded modules, and never loaded here: other processes pay for one lookup.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import nullcontext
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message
 
 #: A `traceparent` that W3C calls valid: no version ff, and no number that is zero.
-_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_PARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 
 #: A `tracestate` that is carried on: printable, and as long as W3C asks of all.
-_STATE = re.compile(r"[ -~]{1,512}")
+_STATE = r"[ -~]{1,512}"
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -55,10 +54,14 @@ def given_trace(headers: Mapping[str, object]) -> dict[str, str]:
     Publishers may write anything into a header.
     """
     parent, state = headers.get(TRACE_PARENT), headers.get(TRACE_STATE)
-    if not (isinstance(parent, str) and _PARENT.fullmatch(parent)):
+    if not isinstance(parent, str):
+        return {}
+    import re  # most messages are of no trace
+
+    if re.fullmatch(_PARENT, parent) is None:
         return {}
     trace = {TRACE_PARENT: parent}
-    if isinstance(state, str) and _STATE.fullmatch(state):
+    if isinstance(state, str) and re.fullmatch(_STATE, state):
         trace[TRACE_STATE] = state
     return trace
 

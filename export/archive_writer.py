@@ -14,8 +14,8 @@ from itertools import takewhile
 
 from ..bus.errors import SegmentMissing
 from ..bus.log.archive_reader import FRAME_BYTES, FRAME_LINES, segment_name
-from ..bus.log.archive_records import ArchiveFrame, Discarded, Segment
 from ..bus.log.catalog import Catalog
+from ..bus.log.records import ArchiveFrame, Discarded, Segment
 from ..bus.maintenance import Maintenance
 from ..bus.search.search import Search
 from ..schema.callbacks import check_progress

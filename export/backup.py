@@ -44,7 +44,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from ..bus.log.archive_records import Segment
+    from ..bus.log.records import Segment
 
 # The check of a copy of a bus, by its own files: a disk may store wrong bytes.
 

@@ -76,8 +76,11 @@ class Queries(dict[str, str]):
     ) -> None:
         super().__init__()
         path = os.path.join(os.path.dirname(beside), file)
-        with open(path, encoding="utf-8") as lines:
-            head, *statements = lines.read().split("-- name: ")
+        with open(path, encoding="utf-8") as file:
+            whole = file.read().replace("{columns}", COLUMNS)
+        for part, meaning in (parts or {}).items():
+            whole = whole.replace(part, meaning)
+        head, *statements = whole.split("-- name: ")
         if any(line and not line.startswith("--") for line in head.splitlines()):
             raise ValueError(f"{path}: text before the first '-- name:'")
         for statement in statements:
@@ -85,11 +88,9 @@ class Queries(dict[str, str]):
             if name in self:
                 raise ValueError(f"{path}: {name} stands twice")
             # Comments go: one after the last semicolon would be run as a statement of its own.
-            sql = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-            sql = sql.strip().rstrip(";").replace("{columns}", COLUMNS)
-            for part, meaning in (parts or {}).items():
-                sql = sql.replace(part, meaning)
-            self[name] = sql
+            if "--" in text:
+                text = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+            self[name] = text.strip().rstrip(";")
 
 
 class Table:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-import orjson
-
 from ...schema.directory.layout import NoHome, keys_directory
 from ...schema.errors import BlobMissing, IdConflict, InvalidInput, RowRefused, UnknownParent, shown
+from ...schema.message import lazy_orjson as orjson
 from ...schema.message.message import Receipt
 from ...schema.queries import Table
 from ..errors import MessageDiscarded

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import astuple
 from itertools import islice
 
 from ..errors import MessageDiscarded, SegmentMissing
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ...schema.directory.layout import Layout
     from ...schema.engine import Engine
     from ...schema.message.message import Message
-    from .archive_records import ArchiveFrame, Discarded, Segment
+    from .records import ArchiveFrame, Discarded, Segment
 
 # Frames of the archive, decompressed a piece at a time and no further than a frame can go.
 #
@@ -110,13 +109,13 @@ class Archive:
 
     def segments(self) -> list[Segment]:
         """Return all segments that were not discarded, in the order of the log."""
-        from .archive_records import Segment
+        from .records import Segment
 
         return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
 
     def discarded(self) -> list[Discarded]:
         """Return the ranges that were discarded, one after the other from the first message on."""
-        from .archive_records import Discarded
+        from .records import Discarded
 
         ranges: list[Discarded] = []
         for first_seq, last_seq, messages, at_ms in self._engine.rows(SQL["discarded_segments"]):
@@ -187,7 +186,7 @@ class Archive:
     def _frames(self, after_seq: int, upto_seq: int) -> list[ArchiveFrame]:
         if upto_seq <= after_seq:
             return []
-        from .archive_records import ArchiveFrame
+        from .records import ArchiveFrame
 
         rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
         return [ArchiveFrame(*row) for row in rows]
@@ -313,6 +312,8 @@ class Archive:
             segment: follows the last segment without a gap.
             frames: all of its frames.
         """
+        from dataclasses import astuple  # slow to load, and readers need none
+
         with self._engine.write():
             self._engine.rows(SQL["add_segment"], astuple(segment))
             for frame in frames:
@@ -328,6 +329,8 @@ class Archive:
             frames: all of its frames.
             messages: all of its messages: their ids and blobs must be known.
         """
+        from dataclasses import astuple
+
         with self._engine.write():
             self._engine.rows(SQL["forget_frames"], (segment.first_seq,))
             self._engine.rows(SQL["put_segment"], astuple(segment))

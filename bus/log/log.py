@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 
-import orjson
-
 from ...schema.arguments import with_checked_arguments
+from ...schema.message import lazy_orjson as orjson
 from ...schema.message.draft import Draft
 from ...schema.message.message import Message, Receipt, message_of
 from ...schema.message.names import check_unicode, did_you_mean, seq_in
@@ -131,40 +129,6 @@ def near_ids(bus: LocalBus, key: str) -> str:
     ids = {id: None for message in reversed(newest) for id in (message.conversation, message.id)}
     beginning = [id for id in ids if len(key) >= 4 and id.startswith(key)][:1]
     return did_you_mean(key, beginning or ids, cutoff=0.0 if beginning else _ALIKE)
-
-
-# The counts of messages in the log.
-
-
-@with_checked_arguments
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """The counts of the catalog.
-
-    Attributes:
-        messages: how many messages the log holds.
-        newest_seq: the seq of the newest; 0 before the first.
-        by_type: how many there are of each type, by name.
-        by_sender: how many each agent has sent, by name.
-    """
-
-    messages: int
-    newest_seq: int
-    by_type: dict[str, int]
-    by_sender: dict[str, int]
-
-    @classmethod
-    def of(cls, bus: LocalBus) -> Stats:
-        """Count the messages of a bus, as `Bus.stats` does."""
-        newest = bus.log.newest_seq()
-        catalog = Catalog.of(bus)
-        catalog.catch_up(newest)
-        by_type, by_sender = catalog.counts("type"), catalog.counts("from")
-        if bus.backup_made_at_ms is not None:  # messages that came while it was copied
-            for message in bus.log.read(after_seq=catalog.position()):
-                by_type[message.type] = by_type.get(message.type, 0) + 1
-                by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
-        return cls(sum(by_type.values()), newest, by_type, by_sender)
 
 
 #: How many messages a reader of history holds at a time. More make no reader faster, and a reader

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...bus.local_bus import LocalBus
-    from ...bus.log.archive_records import Segment
+    from ...bus.log.records import Segment
     from ...export.backup import Backup
     from ...schema.findings import Mended
     from ...subscribers.overview.retention import ArchivePlan, Hold, Retention

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import stat
 import sys
 
@@ -12,7 +11,6 @@ from ...schema.message.canonical_json import decode
 from ...schema.message.draft import ABSENT, AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.names import MAX_PAYLOAD_BYTES
 from ...schema.message.times import parse_ts
-from ...subscribers.jobs.policy import work_headers
 from .. import arguments
 
 TYPE_CHECKING = False
@@ -89,6 +87,8 @@ def wait_for_input() -> None:
     Raises:
         InvalidInput: nothing came within `FIRST_BYTE_WITHIN_S`.
     """
+    import select
+
     readable, _, _ = select.select([0], [], [], FIRST_BYTE_WITHIN_S)
     if not readable:
         raise InvalidInput(
@@ -236,6 +236,8 @@ def message_headers(
         window_s = (
             None if dedupe_window is None else arguments.seconds(dedupe_window, "--dedupe-window")
         )
+        from ...subscribers.jobs.policy import work_headers  # slow to load, and rarely needed
+
         composed |= work_headers(
             available_at_ms=None if at is None else _time(at),
             dedupe_key=dedupe_key,
@@ -250,6 +252,8 @@ def check_wishes(headers: Mapping[str, object]) -> None:
     Raises:
         InvalidInput: a work header has a value of another form.
     """
+    from ...subscribers.jobs.policy import work_headers
+
     for name in (AVAILABLE_AT, DEDUPE_WINDOW):
         if name in headers and type(headers[name]) is not int:
             raise InvalidInput(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from json import dumps
-
 from ...schema.errors import BlobMissing, InvalidInput
 from ...schema.message.draft import PRIORITY_NAMES, Priority
 from ...schema.message.times import format_ts
@@ -170,6 +168,8 @@ def _all_of(message: Message) -> str:
 
 def print_in_full(output: Output, message: Message, bus: LocalBus) -> None:
     """Print the present fields of a message, and its payload."""
+    from json import dumps  # slow to load, and mail is printed without
+
     error, answer = message.payload_error, answer_of(bus, message, message.to_agent)
     fields = {
         "seq": message.seq,
@@ -208,6 +208,8 @@ def _full_text(message: Message) -> str | None:
     if isinstance(message.payload, str) or not message.has_payload:
         text: str | None = message.payload
         return text
+    from json import dumps
+
     return dumps(message.payload, indent=2, ensure_ascii=False)
 
 

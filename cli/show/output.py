@@ -488,6 +488,6 @@ def _error_record(text: str, cause: BaseException | None) -> dict[str, object]:
 
 
 def _encoded(value: object) -> bytes:
-    import orjson  # slow to load, and a shell's prompt prints none
+    from ...schema.message import lazy_orjson as orjson  # a shell's prompt prints none
 
     return orjson.dumps(value)

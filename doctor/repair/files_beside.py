@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ...blobs.store import BlobStore
 from ...bus.local_bus import LocalBus
 from ...bus.log.archive_reader import PIECE_BYTES, lines_of_frame, segment_name
-from ...bus.log.archive_records import ArchiveFrame, Segment
+from ...bus.log.records import ArchiveFrame, Segment
 from ...bus.search.search import Search
 from ...export.archive_writer import SEGMENT_MESSAGES, STAGED, write_frames
 from ...export.backup import MARK

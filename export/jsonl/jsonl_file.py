@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
-import orjson
-
 from ...bus.log.archive_reader import MAX_LINE_BYTES
 from ...schema.directory.folder import Obstructed, locate
 from ...schema.errors import BusUnusable, Refused
+from ...schema.message import lazy_orjson as orjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,15 +7,13 @@ files removes it first and writes it last.
 from __future__ import annotations
 
 import os
-import re
 from contextlib import closing, suppress
 from itertools import count
-
-import orjson
 
 from ...bus.log.archive_reader import MAX_LINE_BYTES
 from ...schema.directory.folder import Folder
 from ...schema.errors import BusUnusable, Refused
+from ...schema.message import lazy_orjson as orjson
 from .jsonl_file import JsonlFile, lines_of, open_exported, stamp_of
 
 TYPE_CHECKING = False
@@ -206,6 +204,8 @@ class RotatedParts:
 
     def remove_staged(self) -> None:
         """Remove the temporary files of a killed exporter."""
+        import re  # an ordinary export of a command comes past none of these
+
         for name in self._folder.names():
             if re.fullmatch(r"bus((-\d{6,})?\.jsonl|\.index\.json)\.new", name):
                 self._folder.remove(name)
@@ -272,6 +272,8 @@ def _part_of(fields: dict[str, Any]) -> RotatedPart:
     Raises:
         ValueError, TypeError: it is none.
     """
+    import re
+
     part = RotatedPart(**fields)
     if not re.fullmatch(r"bus-[0-9]{6,}\.jsonl", part.name) or not isinstance(part.bytes, int):
         raise ValueError("a part has another name, or no size")

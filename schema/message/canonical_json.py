@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-
-import orjson
 
 from ..errors import InvalidInput
+from . import lazy_orjson as orjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Digits that may be an integer too large for SQLite, or part of a string or a fraction.
-_LONG_NUMBER = re.compile(rb"\d{19}")
+#: So many digits may be an integer too large for SQLite, or part of a string or a fraction. They
+#: are sought in a text whose digits are all made 0, since not every command loads `re`.
+_LONG_NUMBER, _DIGITS_TO_0 = b"0" * 19, bytes.maketrans(b"123456789", b"000000000")
 
 #: How many levels a payload leaves for what stands around it in a line, or in an answer.
 _ROOM = 4
@@ -60,7 +59,8 @@ def decode(data: str | bytes, what: str = "payload") -> object:
         raise InvalidInput(f"{what} is not valid JSON: {error}") from error
     if len(data) >= _NEVER_TOO_DEEP_CHARS and _is_too_deep(value):
         raise InvalidInput(f"{what} is nested too deep")
-    if _LONG_NUMBER.search(data.encode() if isinstance(data, str) else data):
+    encoded = data.encode() if isinstance(data, str) else data
+    if _LONG_NUMBER in encoded.translate(_DIGITS_TO_0):
         _refuse_long_integers(data, what)
     return value
 

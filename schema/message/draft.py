@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from copy import copy
 from enum import IntEnum
-
-import orjson
 
 from ..arguments import check_types, checked
 from ..errors import InvalidInput, shown
 from . import canonical_json as json
+from . import lazy_orjson as orjson
 from .names import (
     INLINE_PAYLOAD_BYTES,
     MAX_HEADERS_BYTES,
@@ -77,6 +75,8 @@ def for_each(draft: Draft, recipients: Iterable[str]) -> list[Draft]:
         )
     if draft.to_agent is not None:
         raise InvalidInput("a message has a recipient, or several, not both")
+    from copy import copy
+
     first_id = draft.id or new_id()
     drafts = [copy(draft) for _ in names]
     for copied, name in zip(drafts, names, strict=True):

@@ -6,12 +6,9 @@ headers and payload only when they are asked for.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-import orjson
-
 from ..arguments import with_checked_arguments
 from ..errors import SHOWN_CHARS, BlobAltered, BlobMissing, BusUnusable, InvalidInput
+from . import lazy_orjson as orjson
 from .canonical_json import decode_stored
 from .draft import ABSENT, PRIORITY_NAMES, Draft, Priority
 from .names import MAX_PAYLOAD_BYTES
@@ -20,6 +17,7 @@ from .times import format_ts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from typing import Any, Protocol
 
     class PayloadSource(Protocol):
@@ -266,7 +264,7 @@ class Message(_Open):
         if self.payload_ref is not None:
             fields["payload_ref"] = self.payload_ref
         elif self.raw_payload is not None:
-            fields.update(_payload_as_stored(self.raw_payload))
+            return _with_payload(fields, self.raw_payload)
         return orjson.dumps(fields)
 
     def to_json(self) -> bytes:
@@ -348,16 +346,18 @@ def delivered(message: Message, attempt: int, token: int | None = None) -> None:
     _set(message, "token", token)
 
 
-def _payload_as_stored(raw: str) -> dict[str, object]:
-    """Return the payload fields of a line.
+def _with_payload(fields: dict[str, object], raw: str) -> bytes:
+    """Return the line of some fields and a payload, which stands there as it is stored.
 
     Programs with their own SQL can store text that is not JSON, or JSON over several lines.
     """
     try:
         value = decode_stored(raw)
     except orjson.JSONDecodeError:
-        return {"payload": raw, "payload_error": "decode_failed"}
-    return {"payload": orjson.Fragment(raw) if "\n" not in raw and "\r" not in raw else value}
+        return orjson.dumps({**fields, "payload": raw, "payload_error": "decode_failed"})
+    if "\n" in raw or "\r" in raw:
+        return orjson.dumps({**fields, "payload": value})
+    return b"%b%b%b}" % (orjson.dumps(fields)[:-1], _PAYLOAD, raw.encode())
 
 
 # Messages from their lines of `bus.jsonl`: the way back from `Message.to_line`.
@@ -417,6 +417,8 @@ def payload_as_stored(line: bytes) -> str | None:
 def _ts_ms(text: str) -> int:
     if not text.endswith("Z"):
         return int(text)  # one that RFC 3339 can't show
+    from datetime import datetime  # slow to load, and most commands read no lines
+
     moment = datetime.fromisoformat(text)
     return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from ...bus import tracing
 from ...bus.local_bus import LocalBus
-from ...bus.log.log import Stats
+from ...bus.log.records import Stats
 from ...schema.errors import NotFound
 from ...schema.message.canonical_json import encode
 from ...schema.message.message import Message

@@ -29,8 +29,4 @@ _PARTS = {
     "{same_holder}": "(process, connection) IS (?4, ?5)",
 }
 
-SQL = Queries(beside=__file__)
-for _name, _text in SQL.items():
-    for _part, _meaning in _PARTS.items():
-        _text = _text.replace(_part, _meaning)
-    SQL[_name] = _text
+SQL = Queries(beside=__file__, parts=_PARTS)

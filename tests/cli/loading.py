@@ -5,6 +5,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+#: The modules that an editable install loads to find this package, which is no command's doing.
+OF_EDITABLE = "pathlib, importlib.machinery" * any(
+    name.startswith("__editable__") for name in sys.modules
+)
+
 #: Runs a command line, and prints the modules that are there then, but those of a first import.
 _PROGRAM = """\
 import os, sys

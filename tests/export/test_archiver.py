@@ -11,7 +11,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue, Worker
 from ackbus.bus.errors import SegmentMissing
-from ackbus.bus.log.archive_records import Segment
+from ackbus.bus.log.records import Segment
 from ackbus.bus.search.search import Search
 from ackbus.errors import IdConflict, UnknownParent
 from ackbus.export import archive_writer as archiver

@@ -39,8 +39,8 @@ from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.automation.service import EndedRuns
 from ackbus.bus.errors import SegmentMissing
-from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
+from ackbus.bus.log.records import Segment
 from ackbus.bus.own_answers import own_answer
 from ackbus.bus.verification import Verification
 from ackbus.doctor.checks.bus import checks_of_bus, checks_of_work

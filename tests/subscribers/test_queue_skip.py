@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.bus.log.archive_records import Segment
+from ackbus.bus.log.records import Segment
 from ackbus.export import archive_writer as archiver
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
