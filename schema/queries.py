@@ -76,8 +76,8 @@ class Queries(dict[str, str]):
     ) -> None:
         super().__init__()
         path = os.path.join(os.path.dirname(beside), file)
-        with open(path, encoding="utf-8") as file:
-            whole = file.read().replace("{columns}", COLUMNS)
+        with open(path, encoding="utf-8") as source:
+            whole = source.read().replace("{columns}", COLUMNS)
         for part, meaning in (parts or {}).items():
             whole = whole.replace(part, meaning)
         head, *statements = whole.split("-- name: ")

@@ -37,7 +37,8 @@ def load() -> Any:
     """Load orjson, put its names here, and return it."""
     import orjson
 
-    globals().update({name: getattr(orjson, name) for name in orjson.__all__})
+    names = {name: value for name, value in vars(orjson).items() if not name.startswith("_")}
+    globals().update(names)
     globals().pop("__getattr__", None)  # Python finds the names of a module without one faster
     return orjson
 
@@ -97,7 +98,8 @@ def _value_of(text: str) -> Any:
     if "\\u" in text:
         raise ValueError("it may hold half a surrogate pair")
     text = text.strip(" \t\n\r")
-    value, end = make_scanner(_PlainJson)(text, 0)
+    settings: Any = _PlainJson
+    value, end = make_scanner(settings)(text, 0)
     if end != len(text):
         raise ValueError("more than one value")
     return value
