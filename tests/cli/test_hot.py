@@ -144,6 +144,8 @@ def test_hot_commands_load_little(
 ) -> None:
     """Issue 35: orjson, with the modules that it loads, takes as long as all that is needed."""
     run_bus("publish", "t", "body\nof two lines: é", "--from", "b")
+    for agent in "ac":  # names that nobody has had before are compared with all others, by `re`
+        run_bus("publish", "t", "hi", "--from", agent)
     run_bus("publish", "t", "--data", '{"a": [1, null, 1.5]}', "--from", "b", "--to", "a")
     loaded, _ = loaded_by(arguments, bus_dir.parent, bus_env, besides=OF_EDITABLE)
     assert "ackbus.cli.fast.actions" in loaded
