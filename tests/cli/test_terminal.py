@@ -147,11 +147,12 @@ def test_table_breaks_no_word_and_cuts_the_free_text(
 def test_table_that_does_not_fit_leaves_out_what_says_nothing(
     failed_jobs: Bus, on_terminal: OnTerminal
 ) -> None:
-    heading, row = _plain(on_terminal("queue", "list", columns=80))
+    heading, row, note = _plain(on_terminal("queue", "list", columns=80))
     assert heading.split()[:4] == ["queue", "type", "state", "waiting"]
     assert heading.split()[-1] == "dead"
     assert (row.split()[:3], row.split()[-1]) == (["code-reviews", "review.request", "open"], "2")
     assert "…" not in heading + row
+    assert re.fullmatch(r"empty columns left out: .*, oldest", note)
     assert "oldest" in on_terminal("queue", "list", columns=120)
 
 

@@ -10,6 +10,7 @@ from ackbus import Bus, Exporter
 from ackbus.git.bus_files import DriverSetup, stage
 from ackbus.git.target_refs import LocalTarget, TargetBusy
 
+from ...agent_programs import BUS
 from .conftest import Yard, lines, repository
 
 pytestmark = pytest.mark.slow  # starts many processes
@@ -32,8 +33,7 @@ def shared(tmp_path: Path) -> Iterator[Yard]:
 
 
 def _committed_log(yard: Yard) -> Yard:
-    bus = Path(__file__).parents[3] / ".venv" / "bin" / "bus"
-    DriverSetup(yard.bus.layout, str(bus)).install()
+    DriverSetup(yard.bus.layout, BUS).install()
     yard.bus.publish("note", "x" * 20_000, from_agent="ann")
     Exporter(yard.bus).export_once()
     stage(yard.bus.layout)
