@@ -166,10 +166,11 @@ fmt: venv  ## format the code, sort its imports, repair what ruff can repair
 venv: $(VENV)/installed $(VENV)/dev-installed  ## make .venv, or bring it up to date
 
 # The package as users get it; made again when a source is newer. setuptools would pack what an
-# earlier build left behind, hence the removal before, and after.
+# earlier build left behind, hence the removal before, and after. Python compiles what it loads, at
+# the first use: all at once takes pip a third of the time until a demo begins.
 $(VENV)/installed: $(SOURCES) | $(BIN)/python
 	rm -rf $(BUILD_LEFTOVERS)
-	$(BIN)/python $(PIP) .
+	$(BIN)/python $(PIP) --no-compile .
 	rm -rf $(BUILD_LEFTOVERS)
 	@touch $@
 
