@@ -27,6 +27,10 @@ _LEVELS = 50
 #: Whole numbers and fractions of these sizes are plain: all writers of JSON write them alike.
 _WHOLE_BELOW, _FRACTION_FROM, _FRACTION_BELOW = 10**18, 1e-3, 1e15
 
+#: The errors of a text that is no plain JSON. The scanner raises SystemError for one that is no
+#: JSON at all, as it does not find the error that it means: that is in `json`, which is not loaded.
+_NOT_PLAIN = (ValueError, StopIteration, RecursionError, SystemError)
+
 #: JSON's forms of what can't stand in its strings, by code point.
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | str.maketrans(
     {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -65,7 +69,7 @@ def loads(data: bytes | str) -> Any:
     if "orjson" not in sys.modules and len(data) <= _READ_MAX:
         try:
             return _value_of(data if isinstance(data, str) else bytes(data).decode())
-        except (ValueError, StopIteration, RecursionError):
+        except _NOT_PLAIN:
             pass
     return load().loads(data)
 

@@ -64,7 +64,7 @@ def _same_bytes(value: object) -> None:
 def _same_value(text: str) -> None:
     try:
         value = lazy_orjson._value_of(text)
-    except (ValueError, StopIteration, RecursionError):
+    except lazy_orjson._NOT_PLAIN:
         return
     assert repr(value) == repr(orjson.loads(text))
 
@@ -130,3 +130,22 @@ print("__getattr__" in vars(lazy_orjson))
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False", "True", "False"]
+
+
+def test_what_is_no_json_is_left_to_orjson_in_a_process_that_has_no_json_loaded() -> None:
+    texts = ["", "{", '{"a"', '{"a":', "[1,", '"', '"\\', '"\\x"', "tru", "-", "1 2", "nul"]
+    program = """\
+import sys
+from ackbus.schema.message import lazy_orjson
+assert "json" not in sys.modules
+for text in sys.argv[1:]:
+    try:
+        lazy_orjson._value_of(text)
+    except lazy_orjson._NOT_PLAIN:
+        pass
+    else:
+        print("read:", text)
+"""
+    command = [sys.executable, "-c", program, *texts]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
